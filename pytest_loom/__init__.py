@@ -1,0 +1,74 @@
+"""pytest-loom: the recorded log of a durable run is the test fixture.
+
+Everything public is importable from here. Names load on first use, so that a pytest run which uses no loom feature
+pays for none of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_loom.contract.model import Contract as Contract
+    from pytest_loom.deploy.report import DeployReport as DeployReport
+    from pytest_loom.deploy.report import Finding as Finding
+    from pytest_loom.deploy.simulate import simulate_deploy as simulate_deploy
+    from pytest_loom.errors import FlowError as FlowError
+    from pytest_loom.errors import LogError as LogError
+    from pytest_loom.errors import LoomError as LoomError
+    from pytest_loom.errors import ScoreError as ScoreError
+    from pytest_loom.errors import UnknownSchemaVersion as UnknownSchemaVersion
+    from pytest_loom.errors import Unsupported as Unsupported
+    from pytest_loom.evals.diff import MISSING as MISSING
+    from pytest_loom.evals.diff import Difference as Difference
+    from pytest_loom.evals.diff import diff_runs as diff_runs
+    from pytest_loom.evals.score import Score as Score
+    from pytest_loom.evals.score import ascore_run as ascore_run
+    from pytest_loom.evals.score import score_run as score_run
+    from pytest_loom.fold import ExecutionState as ExecutionState
+    from pytest_loom.fold import Frame as Frame
+    from pytest_loom.fold import Suspension as Suspension
+    from pytest_loom.fold import recorded_step_outputs as recorded_step_outputs
+    from pytest_loom.fold import replay_as_fixture as replay_as_fixture
+    from pytest_loom.log.event import Event as Event
+    from pytest_loom.log.event import Log as Log
+    from pytest_loom.log.event import LogBuilder as LogBuilder
+    from pytest_loom.log.schema import PINNED_EVENT_TYPES as PINNED_EVENT_TYPES
+    from pytest_loom.log.schema import SCHEMA_VERSION as SCHEMA_VERSION
+    from pytest_loom.log.schema import known_event_types as known_event_types
+    from pytest_loom.log.write import write_log as write_log
+    from pytest_loom.sources import load_log as load_log
+    from pytest_loom.sources import load_logs as load_logs
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "pytest_loom.contract.model": ("Contract",),
+    "pytest_loom.deploy.report": ("DeployReport", "Finding"),
+    "pytest_loom.deploy.simulate": ("simulate_deploy",),
+    "pytest_loom.errors": ("FlowError", "LogError", "LoomError", "ScoreError", "UnknownSchemaVersion", "Unsupported"),
+    "pytest_loom.evals.diff": ("MISSING", "Difference", "diff_runs"),
+    "pytest_loom.evals.score": ("Score", "ascore_run", "score_run"),
+    "pytest_loom.fold": ("ExecutionState", "Frame", "Suspension", "recorded_step_outputs", "replay_as_fixture"),
+    "pytest_loom.log.event": ("Event", "Log", "LogBuilder"),
+    "pytest_loom.log.schema": ("PINNED_EVENT_TYPES", "SCHEMA_VERSION", "known_event_types"),
+    "pytest_loom.log.write": ("write_log",),
+    "pytest_loom.sources": ("load_log", "load_logs"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605  # one list of names, kept in _HOMES
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

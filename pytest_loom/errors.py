@@ -1,0 +1,93 @@
+"""Every error that pytest-loom raises on purpose, in one place so that no room imports another for them.
+
+Each names where the trouble is (file, line, execution, step) and, as ``hint``, what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class LoomError(Exception):
+    """Base of all errors raised by pytest-loom.
+
+    ``what`` says what is wrong in one sentence; ``path``, ``line``, ``execution_id`` and ``step`` say where
+    (empty or 0 where unknown); ``hint`` says what to do next. ``str(error)`` shows all of it.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str = "",
+        line: int = 0,
+        execution_id: str = "",
+        step: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.path = path
+        self.line = line
+        self.execution_id = execution_id
+        self.step = step
+        self.hint = hint
+
+    @property
+    def where(self) -> str:
+        """``file:line, execution X, step Y``, as far as it is known."""
+        path = printable(self.path, 4096)
+        place = f"{path}:{self.line}" if path and self.line else path
+        parts = [
+            place,
+            f"execution {printable(self.execution_id)}" if self.execution_id else "",
+            f"step {printable(self.step)}" if self.step else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{head}\n  {self.hint}" if self.hint else head
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross process borders (pytest-xdist, executors), so they pickle with everything they know."""
+        return (_rebuild, (type(self), self.__dict__.copy()))
+
+
+class LogError(LoomError, ValueError):
+    """A log is damaged, or is no log at all."""
+
+
+class UnknownSchemaVersion(LogError):
+    """A log says something that this version does not know (a kernel event kind, a newer major version).
+
+    Reading it anyway would mean guessing, so it is refused (seed 003: fail closed, fill in nothing).
+    """
+
+
+class FlowError(LoomError):
+    """Today's flows cannot be had: a module that does not import, a resolver or contract of the wrong shape."""
+
+
+class Unsupported(LoomError):
+    """A thing that is understood but that pytest-loom cannot do, or refuses to do."""
+
+
+class ScoreError(LoomError):
+    """A scorer raised, or returned something that is not a score."""
+
+
+def printable(text: str, limit: int = 120) -> str:
+    """``text`` on one line, without control characters, cut to ``limit`` characters: names come from logs.
+
+    Unicode's own line breaks and text-direction marks count as control characters: a log cannot forge a line.
+    """
+    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def _rebuild(cls: type[LoomError], facts: dict[str, Any]) -> LoomError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, facts["what"])
+    error.__dict__.update(facts)
+    return error

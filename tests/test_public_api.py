@@ -1,0 +1,74 @@
+"""The public names: all of them import, nothing else does, and the design's are there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import pytest_loom
+
+DESIGN_NAMES = {
+    "load_log",
+    "load_logs",
+    "write_log",
+    "replay_as_fixture",
+    "recorded_step_outputs",
+    "diff_runs",
+    "Difference",
+    "MISSING",
+    "score_run",
+    "Score",
+    "simulate_deploy",
+    "DeployReport",
+    "Finding",
+    "Contract",
+    "Event",
+    "Log",
+    "ExecutionState",
+    "LoomError",
+    "LogError",
+    "UnknownSchemaVersion",
+    "Unsupported",
+    "known_event_types",
+    "PINNED_EVENT_TYPES",
+}
+"""Of DESIGN sections 3 to 6, what can be used without running a flow."""
+
+
+@pytest.mark.parametrize("name", pytest_loom.__all__)
+def test_every_public_name_imports(name: str) -> None:
+    """Names load on first use; a wrong home would show only then."""
+    value = getattr(pytest_loom, name)
+    assert value is getattr(pytest_loom, name)
+    assert getattr(value, "__name__", name) == name
+    assert name in dir(pytest_loom)
+
+
+def test_the_names_of_the_design_are_public() -> None:
+    """DESIGN section 6 fixes them."""
+    assert set(pytest_loom.__all__) >= DESIGN_NAMES
+
+
+def test_every_class_and_function_says_what_it_is_for() -> None:
+    """help() is the first documentation that one reads."""
+    for name in pytest_loom.__all__:
+        value = getattr(pytest_loom, name)
+        if callable(value):
+            assert (value.__doc__ or "").strip(), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", ["Nothing", "load", "__wrapped__", "log_"])
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+    """As for any module, so that hasattr and tools that probe work."""
+    assert not hasattr(pytest_loom, name)
+    with pytest.raises(AttributeError, match=f"module 'pytest_loom' has no attribute '{name}'"):
+        getattr(pytest_loom, name)
+
+
+def test_a_star_import_gives_the_public_names() -> None:
+    """``__all__`` is true in a fresh process, where nothing is loaded yet."""
+    code = "from pytest_loom import *; import pytest_loom; print(set(pytest_loom.__all__) <= set(globals()), pytest_loom.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", pytest_loom.__version__]
