@@ -1,0 +1,217 @@
+"""Sources: where logs come from. One file a format, found by sniffing; users register theirs (``pytest_loom_sources``).
+
+``load_log`` and ``load_logs`` live here, since they read whatever a registered source can read.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from pytest_loom.errors import LogError, printable
+from pytest_loom.log.event import Engine, Log
+from pytest_loom.log.files import SIDE_FILES, check_file, read_head
+
+
+class Source(Protocol):
+    """A reader of one log format.
+
+    ``name`` names it in messages; ``engine`` says how such runs resume; ``live`` is True where the runs stand in a
+    running store rather than in a kept file; ``suffixes`` are the file names it takes when a directory is walked.
+    """
+
+    name: str
+    engine: Engine
+    live: bool
+    suffixes: tuple[str, ...]
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether the file is of this format; ``head`` is its first 64 KiB, decompressed. Must be cheap."""
+
+    def read(self, path: Path) -> Iterator[Log | LogError]:
+        """Every run of the file: a Log, or the LogError that says why it cannot be read. Raises nothing itself."""
+
+
+_BUILT_IN = ("pytest_loom.sources.loom", "pytest_loom.sources.temporal")
+_registered: list[Source] = []
+
+CONTRACTS_FOLDER = "loom-contracts"
+"""Captured contracts are JSON files of ours and never logs."""
+
+_NEVER_WALKED = frozenset({CONTRACTS_FOLDER, "__snapshots__", "__pycache__", "node_modules"})
+
+
+def register_source(source: Source) -> None:
+    """Ask ``source`` before the built-in ones, for the whole process. The plugin does so for ``pytest_loom_sources``."""
+    if source not in _registered:
+        _registered.insert(0, source)
+
+
+def unregister_source(source: Source) -> None:
+    """Undo ``register_source``."""
+    if source in _registered:
+        _registered.remove(source)
+
+
+def sources() -> Iterator[Source]:
+    """Every source, in the order in which they are asked: registered ones first. Built-in ones load as they come up."""
+    yield from tuple(_registered)
+    for module in _BUILT_IN:
+        yield importlib.import_module(module).source
+
+
+def load_log(path: str | os.PathLike[str]) -> Log:
+    """The log in a file that holds exactly one execution.
+
+    Raises LogError where the file is damaged, is no log, or holds several executions, and UnknownSchemaVersion where a
+    newer version wrote it; each names the file, the line and the execution.
+    """
+    file = Path(path)
+    check_file(file)
+    found: Log | None = None
+    names: list[str] = []
+    for item in iter_file(file):
+        if isinstance(item, LogError):
+            raise item
+        found = found or item
+        names.append(printable(item.execution_id))
+    if found is None or len(names) > 1:
+        raise LogError(
+            f"holds {len(names)} executions ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}), one was asked for",
+            path=str(file),
+            hint="load_logs() gives them all.",
+        )
+    return found
+
+
+def load_logs(source: str | os.PathLike[str]) -> LogStream:
+    """Every log of a path, a glob or a directory, one at a time.
+
+    A broken log raises its LogError from ``next``; the iterator stays usable and goes on with the next log, so that
+    one bad log never hides the others. Raises LogError at once where nothing matches.
+    """
+    return LogStream(iter_logs(find_files(source)))
+
+
+class LogStream:
+    """An iterator of logs that survives the errors it raises."""
+
+    def __init__(self, items: Iterator[Log | LogError]) -> None:
+        self._items = items
+
+    def __iter__(self) -> Iterator[Log]:
+        return self
+
+    def __next__(self) -> Log:
+        item = next(self._items)
+        if isinstance(item, LogError):
+            raise item
+        return item
+
+
+def iter_logs(files: Iterable[Path]) -> Iterator[Log | LogError]:
+    """Every log of the files; a broken one as its LogError."""
+    for file in files:
+        yield from iter_file(file)
+
+
+def iter_file(file: Path) -> Iterator[Log | LogError]:
+    """Every log of one file, by the source that knows it; a broken one as its LogError."""
+    try:
+        found = source_of(file)
+    except LogError as error:
+        yield error
+        return
+    count = 0
+    try:
+        for item in found.read(file):
+            count += 1
+            if isinstance(item, Log) and item.source == "loom" and found.name != "loom":
+                item.source, item.engine, item.live = found.name, found.engine, found.live
+            yield item
+    except Exception as problem:
+        yield problem if isinstance(problem, LogError) else _source_failed(found, file, problem)
+        return
+    if not count:
+        yield LogError(f"the {found.name} source finds no run in it", path=str(file))
+
+
+def _source_failed(source: Source, file: Path, problem: Exception) -> LogError:
+    """A source that breaks is one more log that cannot be read: it hides no other file. Its traceback is the cause."""
+    error = LogError(
+        f"the {source.name} source failed on it: {type(problem).__name__}: {printable(str(problem))}",
+        path=str(file),
+        hint="This is a mistake in the source, not in the log.",
+    )
+    error.__cause__ = problem
+    return error
+
+
+def source_of(file: Path) -> Source:
+    """The source that knows the file. Raises LogError where none does, or the file cannot be read at all."""
+    head = read_head(file)
+    for source in sources():
+        try:
+            known = source.sniff(file, head)
+        except Exception as problem:
+            raise _source_failed(source, file, problem) from problem
+        if known:
+            return source
+    what = "this is not a log that any source knows"
+    if head.startswith(b"SQLite format 3\0"):
+        what = "no source knows this SQLite database"
+    raise LogError(
+        f"{what} (asked: {', '.join(source.name for source in sources())})",
+        path=str(file),
+        hint="A source for your own format is registered with the pytest_loom_sources hook.",
+    )
+
+
+def find_files(source: str | os.PathLike[str], *, root: Path | None = None) -> list[Path]:
+    """The files that a path, a glob or a directory names, sorted; relative ones are looked up from ``root``.
+
+    A directory gives every file below it that has a suffix of a registered source; a glob gives what it matches, less
+    SQLite's side files and directories. What cannot be opened (a dangling link, a pipe) is given too, for its reader to
+    say so. Raises LogError where there is nothing, or a directory cannot be listed.
+    """
+    text = os.fspath(source)
+    path = Path(text) if root is None else root / text
+    if os.path.isdir(path):
+        files = _walk(path)
+        what = "no log in this directory"
+    elif glob.has_magic(text) and not os.path.lexists(path):  # a file may really be called run[1].loom.jsonl
+        files = _glob(text, root)
+        what = "no file matches this pattern"
+    else:
+        return [path]
+    if not files:
+        raise LogError(what, path=str(path), hint="An empty corpus proves nothing, so it is an error.")
+    return sorted(files)
+
+
+def _glob(pattern: str, root: Path | None) -> list[Path]:
+    base = "" if Path(pattern).is_absolute() else str(root or "")
+    never = _NEVER_WALKED.difference(Path(pattern).parts)  # what the pattern itself names is meant
+    try:
+        names = set(glob.iglob(pattern, root_dir=base or None, recursive=True))
+    except (OSError, ValueError) as problem:
+        raise LogError(f"cannot be looked up: {problem}", path=pattern) from None
+    files = [Path(base, name) for name in names if not name.endswith(SIDE_FILES) and not never & set(Path(name).parts)]
+    return [file for file in files if not os.path.isdir(file)]
+
+
+def _unlistable(problem: OSError) -> None:
+    raise LogError(f"cannot be listed: {problem.strerror}", path=os.fspath(problem.filename))
+
+
+def _walk(folder: Path) -> list[Path]:
+    suffixes = tuple(suffix for source in sources() for suffix in source.suffixes)
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=_unlistable):
+        folders[:] = [name for name in folders if name not in _NEVER_WALKED and not name.startswith(".")]
+        files += [Path(parent, name) for name in names if name.endswith(suffixes) and not name.startswith(".")]
+    return files
