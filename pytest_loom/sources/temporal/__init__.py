@@ -1,0 +1,46 @@
+"""Temporal event histories as logs, without temporalio: JSON files of every shape and age, raw or decoded by the UI.
+
+``parse_history`` gives the events of each run, ``to_log`` makes a run a log, ``source`` is both behind one interface.
+The ``line`` of a log's event, and of an error, is the id of the Temporal event it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_loom.errors import LogError
+from pytest_loom.log.event import Engine, Log
+from pytest_loom.log.files import read_document
+from pytest_loom.sources.temporal.history import HistoryEvent, Run, parse_history
+from pytest_loom.sources.temporal.mapping import to_log
+from pytest_loom.sources.temporal.sniff import looks_like_history
+
+__all__ = ["HistoryEvent", "Run", "TemporalSource", "parse_history", "source", "to_log"]
+
+
+class TemporalSource:
+    """Reads the histories that ``temporal workflow show``, the web UI, the server and the SDKs write as JSON."""
+
+    name = "temporal"
+    engine: Engine = "journal"
+    live = False
+    suffixes = (".json", ".json.gz")
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether the first 64 KiB (decompressed) begin a Temporal history, an empty one included."""
+        return looks_like_history(head)
+
+    def read(self, path: Path, data: bytes | None = None) -> Iterator[Log | LogError]:
+        """Each run of the file, or what is wrong with it; ``data`` is its decompressed content, if that is at hand."""
+        name = str(path)
+        try:
+            content = read_document(path) if data is None else data
+        except LogError as error:
+            yield error
+            return
+        for run in parse_history(content, name):
+            yield run if isinstance(run, LogError) else to_log(run, name)
+
+
+source = TemporalSource()

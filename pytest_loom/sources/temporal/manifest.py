@@ -1,0 +1,73 @@
+"""What a Temporal history records about the worker: build, deployment, SDK. It becomes the log's manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_loom.sources.temporal.enums import VERSIONING_BEHAVIOR, enum_name
+from pytest_loom.sources.temporal.history import Run
+from pytest_loom.sources.temporal.protojson import Fields, Malformed
+
+
+def manifest_of(run: Run) -> dict[str, Any]:
+    """``runtimeBuild``, ``deployment``, ``versioningBehavior`` and ``sdk`` as the last task that tells them has them.
+
+    Only what is recorded; ``sdk`` is ``{"name", "version", "coreUsedFlags", "langUsedFlags"}``, the flags summed over
+    the run, since each is written once and holds from then on.
+    """
+    manifest: dict[str, Any] = {}
+    sdk: dict[str, Any] = {}
+    flags: dict[str, set[int]] = {"coreUsedFlags": set(), "langUsedFlags": set()}
+    for event in run.events:
+        if event.kind not in ("WorkflowExecutionStarted", "WorkflowTaskCompleted"):
+            continue
+        try:
+            manifest |= _worker(event.attributes)
+            metadata = event.attributes.message("sdkMetadata")
+            told = {"name": metadata.text("sdkName"), "version": metadata.text("sdkVersion")}
+            sdk |= {name: value for name, value in told.items() if value}
+            for name, seen in flags.items():
+                seen.update(metadata.integers(name))
+        except Malformed as problem:
+            problem.event_id = event.event_id
+            raise
+    sdk |= {name: sorted(seen) for name, seen in flags.items() if seen}
+    return manifest | ({"sdk": sdk} if sdk else {})
+
+
+def _worker(fields: Fields) -> dict[str, Any]:
+    """Build id and deployment out of any of the fields that have held them over the years, the newest first."""
+    version, deployment = fields.message("deploymentVersion"), fields.message("deployment")
+    pinned = fields.message("inheritedPinnedVersion")
+    builds = (
+        version.text("buildId"),
+        deployment.text("buildId"),
+        fields.text("workerDeploymentVersion"),
+        fields.message("workerVersion").text("buildId"),
+        fields.message("workerVersioningId").text("workerBuildId"),
+        fields.text("binaryChecksum"),
+        pinned.text("buildId"),
+        fields.text("inheritedBuildId"),
+        fields.message("sourceVersionStamp").text("buildId"),
+    )
+    deployments = (
+        version.text("deploymentName"),
+        fields.text("workerDeploymentName"),
+        deployment.text("seriesName"),
+        pinned.text("deploymentName"),
+    )
+    told = {
+        "runtimeBuild": next(filter(None, builds), ""),
+        "deployment": next(filter(None, deployments), ""),
+        "versioningBehavior": enum_name(fields.raw("versioningBehavior"), VERSIONING_BEHAVIOR, fields.name),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def reset_run_id(run: Run) -> str:
+    """The id of the run that a reset made out of an older one; ``""`` where there was no reset.
+
+    Such a run keeps the older one's ``originalExecutionRunId``, which seeds its random numbers.
+    """
+    ids = [event.attributes.text("newRunId") for event in run.events if event.kind == "WorkflowTaskFailed"]
+    return next((run_id for run_id in reversed(ids) if run_id), "")
