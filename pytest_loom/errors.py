@@ -82,7 +82,9 @@ def printable(text: str, limit: int = 120) -> str:
 
     Unicode's own line breaks and text-direction marks count as control characters: a log cannot forge a line.
     """
-    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[: limit + 1])
+    shown = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[: limit + 1]
+    )
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

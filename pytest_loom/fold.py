@@ -7,13 +7,15 @@ asks for them, so that folding for structure alone never pays for decoding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from pytest_loom.errors import LogError, printable
-from pytest_loom.log.event import UNDECODABLE, Event, Log, decode, unknown_kind
+from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth, decode, unknown_kind
 from pytest_loom.log.schema import is_kernel_type
+
+T = TypeVar("T")
 
 Status = Literal["running", "suspended", "completed", "failed", "cancelled", "continued"]
 FrameStatus = Literal["running", "completed", "failed"]
@@ -24,8 +26,8 @@ TERMINAL = frozenset({"completed", "failed", "cancelled", "continued"})
 ABSENT = msgspec.Raw(b"")
 """Stands for a payload field that the log does not have."""
 
-MAX_WAITS = 10_000
-"""How many waits one run may have open at once."""
+MAX_WAITS = 5_000
+"""How many waits one run may have open at once: each resume looks through them."""
 
 SuspensionKind = Literal["approval", "question", "timer", "event", "breakpoint", "crash"]
 
@@ -177,7 +179,10 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionState:
-    """What one log says happened. ``variables`` holds ``_input``, ``_output``, ``_error``, ``_migrations`` and the like."""
+    """What one log says happened.
+
+    ``variables`` holds ``_input``, ``_output``, ``_error``, ``_migrations`` and the like.
+    """
 
     __slots__ = (
         "_variables",
@@ -269,8 +274,16 @@ class ExecutionState:
                 for key, frame in self.frames.items()
             },
             "calls": [
-                {"kind": c.kind, "name": c.name, "status": c.status, "args": c.args, "output": c.output, "error": c.error}
-                for c in self.calls
+                {
+                    "kind": call.kind,
+                    "name": call.name,
+                    "status": call.status,
+                    "args": call.args,
+                    "output": call.output,
+                    "error": call.error,
+                    "usage": call.usage,
+                }
+                for call in self.calls
             ],
             "suspensions": [msgspec.to_builtins(suspension) for suspension in self.suspensions],
             "state": self.state,
@@ -310,7 +323,9 @@ def replay_as_fixture(log: Log) -> ExecutionState:
     except LogError:
         raise
     except UNDECODABLE as problem:
-        raise event.error(f"the payload of {event.event_type} does not have its shape: {printable(str(problem))}") from None
+        raise event.error(
+            f"the payload of {event.event_type} does not have its shape: {printable(str(problem))}"
+        ) from None
     return fold.finish(log)
 
 
@@ -349,7 +364,9 @@ def branch_order(branch: str | None) -> list[tuple[int, int, str]]:
     if not branch:
         return []
     parts = branch.replace(".", "/").split("/")
-    return [(0, int(part), "") if part.isdecimal() and part.isascii() and len(part) < 19 else (1, 0, part) for part in parts]
+    return [
+        (0, int(part), "") if part.isdecimal() and part.isascii() and len(part) < 19 else (1, 0, part) for part in parts
+    ]
 
 
 # Payload shapes. Only what the fold needs is decoded; the values stay raw.
@@ -477,6 +494,7 @@ class _Fold:
         self.waiting: dict[Any, list[Frame]] = {}  # those that wait for another try, oldest first
         self.calls: dict[tuple[str, str | int | None], Call] = {}
         self.decisions: list[tuple[str, str | None, Any]] = []
+        self.waits: dict[tuple[Any, ...], Suspension] = {}
         self.ended: Status | None = None
 
     def finish(self, log: Log) -> ExecutionState:
@@ -496,8 +514,8 @@ class _Fold:
             state.decisions = {name: value for name, (_, _, value) in zip(names, self.decisions, strict=True)}
         if self.ended is not None:
             state.status = self.ended
-            state.suspensions = []
         else:
+            state.suspensions = list(self.waits.values())
             state.status = "suspended" if state.suspensions else "running"
         return state
 
@@ -548,6 +566,12 @@ class _Fold:
                 del self.queued[key]
         else:
             del self.open[key]
+
+
+def _eagerly(decoder: Callable[[msgspec.Raw], T], event: Event) -> T:
+    """Decode a payload of a kind whose values do not stay raw."""
+    check_depth(event.raw, event)
+    return decoder(event.raw)
 
 
 def _open_key(payload: _Step, event: Event) -> Any:
@@ -630,7 +654,7 @@ def _step_progress(fold: _Fold, event: Event) -> None:
 
 
 def _tool_asked(fold: _Fold, event: Event) -> None:
-    payload = _tool_requested(event.raw)
+    payload = _eagerly(_tool_requested, event)
     call = _new_call(fold, "tool", payload.call_id, payload.name, event)
     call.raw_args = payload.args
     call.approval = payload.approval
@@ -664,13 +688,13 @@ def _answered(kind: Literal["tool", "model"], status: Literal["completed", "fail
 
 
 def _execution_started(fold: _Fold, event: Event) -> None:
-    payload = _started(event.raw)
+    payload = _eagerly(_started, event)
     _set(fold, "_input", payload.input, event)
     fold.state.manifest = payload.manifest or {}
 
 
 def _execution_suspended(fold: _Fold, event: Event) -> None:
-    payload = _suspended(event.raw)
+    payload = _eagerly(_suspended, event)
     suspension = Suspension(
         on=payload.on,
         kind=payload.kind,
@@ -680,40 +704,40 @@ def _execution_suspended(fold: _Fold, event: Event) -> None:
         sequence=event.sequence,
         branch=event.branch,
     )
-    waits = fold.state.suspensions
-    same = (suspension.on, suspension.correlation_key, suspension.branch)
-    waits[:] = [wait for wait in waits if (wait.on, wait.correlation_key, wait.branch) != same]
-    if len(waits) >= MAX_WAITS:
+    key = _wait_key(suspension)
+    fold.waits.pop(key, None)  # recorded again by a flow that was re-run up to it: one wait, and the youngest
+    if len(fold.waits) >= MAX_WAITS:
         raise event.error(f"more than {MAX_WAITS} waits are open at once")
-    waits.append(suspension)
+    fold.waits[key] = suspension
     fold.ended = None
 
 
 def _execution_resumed(fold: _Fold, event: Event) -> None:
-    payload = _resumed(event.raw)
-    waits = fold.state.suspensions
-    answered = _answered_wait(waits, payload)
+    answered = _answered_wait(list(fold.waits.values()), _eagerly(_resumed, event))
     if answered is not None:
-        waits.remove(answered)
+        del fold.waits[_wait_key(answered)]
     fold.interrupt()
     fold.ended = None
+
+
+def _wait_key(wait: Suspension) -> tuple[Any, ...]:
+    return (wait.on if isinstance(wait.on, str) else tuple(wait.on), wait.correlation_key, wait.branch)
 
 
 def _answered_wait(waits: list[Suspension], payload: _Resumed) -> Suspension | None:
     """Which open wait a resume ends: by event and correlation key, a timeout by the wait that had one."""
     facts = payload.payload if isinstance(payload.payload, dict) else {}
     key = payload.correlation_key if payload.correlation_key is not None else facts.get("correlationKey")
-    open_waits = waits
     if key is not None:
-        open_waits = [wait for wait in waits if wait.correlation_key == str(key)] or waits
+        waits = [wait for wait in waits if wait.correlation_key == str(key)] or waits
     if payload.event_type == "TIMEOUT":
-        candidates = [wait for wait in open_waits if facts.get("on") in wait.events]
-        candidates = candidates or [wait for wait in open_waits if wait.timeout_ms is not None] or open_waits
+        fitting = next((wait for wait in waits if facts.get("on") in wait.events), None)
+        fitting = fitting or next((wait for wait in waits if wait.timeout_ms is not None), None)
+        is_any = True
     else:
-        candidates = [wait for wait in open_waits if payload.event_type in wait.events]
-        if not candidates and (payload.event_type is None or len(open_waits) == 1):
-            candidates = open_waits
-    return candidates[0] if candidates else None
+        fitting = next((wait for wait in waits if payload.event_type in wait.events), None)
+        is_any = payload.event_type is None or len(waits) == 1
+    return fitting or (waits[0] if waits and is_any else None)
 
 
 def _execution_migrated(fold: _Fold, event: Event) -> None:
@@ -767,17 +791,17 @@ def _error(raw: msgspec.Raw, event: Event) -> msgspec.Raw:
 
 
 def _state_snapshot(fold: _Fold, event: Event) -> None:
-    payload = _snapshot(event.raw)
+    payload = _eagerly(_snapshot, event)
     fold.state.state, fold.state.state_schema_version = payload.state, payload.state_schema_version
 
 
 def _plan_recorded(fold: _Fold, event: Event) -> None:
-    payload = _plan(event.raw)
+    payload = _eagerly(_plan, event)
     fold.state.plan, fold.state.plan_schema_version = payload.plan, payload.plan_schema_version
 
 
 def _decision_recorded(fold: _Fold, event: Event) -> None:
-    payload = _decision(event.raw)
+    payload = _eagerly(_decision, event)
     fold.decisions.append((payload.key, event.branch, payload.value))
 
 

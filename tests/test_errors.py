@@ -52,7 +52,9 @@ class TestLoomError:
 
     def test_names_out_of_logs_and_files_are_printable(self) -> None:
         """Neither an execution's id nor a step's nor a file's name forges a line, or stops a terminal."""
-        error = LogError("broken", path="a\n\udc80.jsonl", line=1, execution_id="x\r\x1b[31m", step="\u2028\u202e" + "y" * 999)
+        error = LogError(
+            "broken", path="a\n\udc80.jsonl", line=1, execution_id="x\r\x1b[31m", step="\u2028\u202e" + "y" * 999
+        )
         assert error.where.isprintable()
         assert len(error.where) < 400
         str(error).encode("utf-8")

@@ -150,11 +150,12 @@ def mypy(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
 
 
 def repository_files() -> list[str]:
-    """The names of the files that belong to the repository; in an unpacked copy without git, all but caches."""
+    """The names of the files that belong to the repository; in a copy without git, all but caches and environments."""
     if (ROOT / ".git").exists():
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
         names = listed.stdout.decode().split("\0")
     else:
-        names = [name for file in ROOT.rglob("*") if "cache" not in (name := str(file.relative_to(ROOT)))]
+        found = (str(file.relative_to(ROOT)) for file in ROOT.rglob("*"))
+        names = [name for name in found if "cache" not in name and not name.startswith(".venv")]
     return [name for name in names if (ROOT / name).is_file()]

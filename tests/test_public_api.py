@@ -69,6 +69,6 @@ def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
 
 def test_a_star_import_gives_the_public_names() -> None:
     """``__all__`` is true in a fresh process, where nothing is loaded yet."""
-    code = "from pytest_loom import *; import pytest_loom; print(set(pytest_loom.__all__) <= set(globals()), pytest_loom.__version__)"
+    code = "from pytest_loom import *; import pytest_loom as p; print(set(p.__all__) <= set(globals()), p.__version__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", pytest_loom.__version__]

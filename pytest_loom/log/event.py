@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,9 @@ Engine = Literal["journal", "checkpoint"]
 
 UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 """What decoding raises for bad data. Before msgspec 0.21 its own error was no ValueError."""
+
+MAX_DEPTH = 500
+"""How deep the values of a payload may be nested: with more, comparing and printing them would break down."""
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 _Position = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -100,8 +104,8 @@ class Event(
 class Golden:
     """What makes a log a golden in a test: how it is compared, and what happens when a change is accepted.
 
-    ``rules`` are keyword arguments for ``diff_runs`` (from the marker); ``accept`` takes the candidate that is to become
-    the golden, and is None unless the run was started to accept changes.
+    ``rules`` are keyword arguments for ``diff_runs`` (from the marker); ``accept`` takes the candidate that is to
+    become the golden, and is None unless the run was started to accept changes.
     """
 
     rules: Mapping[str, Any]
@@ -113,8 +117,8 @@ class Log:
 
     ``path`` is the file or masked store address it was read from ("" for a log made in memory), ``source`` the name
     of the reader, ``engine`` how that engine resumes, ``live`` whether it stands in a running store (a database)
-    rather than in a file that somebody keeps, ``notices`` what the reader had to say about it. ``golden`` is set on a log
-    that a test holds as its golden.
+    rather than in a file that somebody keeps, ``notices`` what the reader had to say about it. ``golden`` is set on a
+    log that a test holds as its golden.
     """
 
     __slots__ = ("_state", "engine", "events", "golden", "live", "notices", "path", "source")
@@ -194,13 +198,18 @@ class LogBuilder:
         namespace: str | None = None,
         event_version: int = 1,
     ) -> Event:
-        """Append one event. ``timestamp`` is milliseconds since the epoch or RFC 3339 text; ``line`` is where it came from."""
+        """Append one event.
+
+        ``timestamp`` is milliseconds since the epoch or RFC 3339 text, ``line`` is where the event came from.
+        """
         if is_kernel_type(event_type) and event_type not in known_event_types():
             raise self._error(f"{printable(event_type)} is not a kernel event", line)
         try:
             raw = msgspec.Raw(msgspec.json.encode(payload))
         except (TypeError, ValueError, RecursionError) as problem:
-            raise self._error(f"the payload of {printable(event_type)} cannot be said in JSON: {problem}", line) from None
+            raise self._error(
+                f"the payload of {printable(event_type)} cannot be said in JSON: {problem}", line
+            ) from None
         event = Event(
             execution_id=self.execution_id,
             workflow_id=self.workflow_id,
@@ -238,11 +247,26 @@ def unknown_kind(event: Event) -> LogError:
 
 
 _decode_json = msgspec.json.Decoder().decode
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def decode(raw: msgspec.Raw, event: Event) -> Any:
     """One JSON text out of ``event`` as plain data. Raises LogError naming the event where it is not valid."""
+    check_depth(raw, event)
     try:
         return _decode_json(raw)
     except UNDECODABLE as problem:
         raise event.error(f"the payload of {printable(event.event_type)} cannot be decoded: {problem}") from None
+
+
+def check_depth(raw: msgspec.Raw, event: Event) -> None:
+    """Raise LogError where a JSON text out of ``event`` is nested too deeply; decoders differ in what they bear."""
+    text = bytes(raw)
+    if len(text) <= 2 * MAX_DEPTH or text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for bracket in _STRING.sub(b"", text).translate(None, _NO_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise event.error(f"the payload of {printable(event.event_type)} is nested more than {MAX_DEPTH} deep")

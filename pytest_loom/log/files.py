@@ -136,11 +136,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         with contextlib.suppress(OSError):
-            os.chmod(temporary, _mode_for(target))  # noqa: PTH101  # the temporary file is a plain name
-        os.replace(temporary, target)  # noqa: PTH105
+            os.chmod(temporary, _mode_for(target))
+        os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)  # noqa: PTH108
+            os.unlink(temporary)
         raise
 
 

@@ -13,6 +13,7 @@ import re
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, cast
 
@@ -136,7 +137,7 @@ def _index(path: Path) -> tuple[_FileFacts, dict[int, int]]:
     if not heads:
         raise LogError(_NO_EVENT, path=name)
     ordered = sorted(heads)
-    scattered = {a for a, b in zip(ordered, ordered[1:], strict=False) if a == b}
+    scattered = {a for a, b in pairwise(ordered) if a == b}
     return facts, {head: position for position, head in enumerate(heads) if head in scattered} if scattered else {}
 
 
@@ -327,9 +328,7 @@ def check_events(events: list[Event]) -> None:
     """Raise LogError unless the events are one execution's, complete and in order, in a version that is understood."""
     workflow_id = events[0].workflow_id
     known = known_event_types()
-    sequence = 0
-    for event in events:
-        sequence += 1
+    for sequence, event in enumerate(events, 1):
         if (
             event.sequence != sequence
             or event.event_type not in known

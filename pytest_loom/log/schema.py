@@ -67,10 +67,14 @@ def schema_problem(version: str) -> str | None:
     if match is None:
         return f"schemaVersion {printable(version)!r} is not MAJOR.MINOR.PATCH"
     if match[1] != _MAJOR:
-        return f"schemaVersion {version} has another major version than the {SCHEMA_VERSION} that this pytest-loom reads"
+        return (
+            f"schemaVersion {version} has another major version than the {SCHEMA_VERSION} that this pytest-loom reads"
+        )
     return None
 
 
 def is_newer_minor(version: str) -> bool:
     """Whether the version may carry optional fields that this package does not know."""
-    return tuple(int(part) for part in version.split(".")[:2]) > tuple(int(part) for part in SCHEMA_VERSION.split(".")[:2])
+    return tuple(int(part) for part in version.split(".")[:2]) > tuple(
+        int(part) for part in SCHEMA_VERSION.split(".")[:2]
+    )

@@ -18,16 +18,23 @@ from pytest_loom.log.files import SIDE_FILES, check_file, read_head
 
 
 class Source(Protocol):
-    """A reader of one log format.
+    """A reader of one log format. Its properties may be plain class attributes."""
 
-    ``name`` names it in messages; ``engine`` says how such runs resume; ``live`` is True where the runs stand in a
-    running store rather than in a kept file; ``suffixes`` are the file names it takes when a directory is walked.
-    """
+    @property
+    def name(self) -> str:
+        """What messages call it."""
 
-    name: str
-    engine: Engine
-    live: bool
-    suffixes: tuple[str, ...]
+    @property
+    def engine(self) -> Engine:
+        """How such runs resume."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the runs stand in a running store rather than in a kept file."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """How the names of the files end that it takes when a directory is walked."""
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether the file is of this format; ``head`` is its first 64 KiB, decompressed. Must be cheap."""
@@ -46,7 +53,10 @@ _NEVER_WALKED = frozenset({CONTRACTS_FOLDER, "__snapshots__", "__pycache__", "no
 
 
 def register_source(source: Source) -> None:
-    """Ask ``source`` before the built-in ones, for the whole process. The plugin does so for ``pytest_loom_sources``."""
+    """Ask ``source`` before the built-in ones, for the whole process.
+
+    The plugin does so for ``pytest_loom_sources``.
+    """
     if source not in _registered:
         _registered.insert(0, source)
 
@@ -80,8 +90,9 @@ def load_log(path: str | os.PathLike[str]) -> Log:
         found = found or item
         names.append(printable(item.execution_id))
     if found is None or len(names) > 1:
+        shown = ", ".join([*names[:3], "…"] if len(names) > 3 else names)
         raise LogError(
-            f"holds {len(names)} executions ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}), one was asked for",
+            f"holds {len(names)} executions ({shown}), one was asked for",
             path=str(file),
             hint="load_logs() gives them all.",
         )

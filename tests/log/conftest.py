@@ -18,7 +18,9 @@ ReadAll = Callable[[Path], list[Log | LogError]]
 ABSENT = object()
 
 
-def _line(sequence: Any, event_type: str = "Noted", payload: Any = None, *, run: str = "run-1", **changes: Any) -> bytes:
+def _line(
+    sequence: Any, event_type: str = "Noted", payload: Any = None, *, run: str = "run-1", **changes: Any
+) -> bytes:
     envelope = {
         "executionId": run,
         "workflowId": "refund",

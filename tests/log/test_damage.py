@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import io
@@ -103,7 +104,6 @@ DAMAGE: dict[str, tuple[bytes, int, str, str]] = {
     "NaN": (whole(ONE, plain(2, payload=b'{"a":NaN}')), 2, "a", "not one JSON value"),
     "Python's None": (whole(ONE, plain(2, payload=b'{"a":None}')), 2, "a", "not one JSON value"),
     "single quotes": (ONE.replace(b'"', b"'"), 1, "", "not one JSON value"),
-    "nested 5,000 deep": (whole(ONE, plain(2, payload=NESTED)), 2, "a", "nested too deeply"),
     "nothing but brackets": (whole(ONE, b"[" * 100_000 + b"\n"), 2, "", ""),
     "a number": (b"17\n", 1, "", "not an event"),
     "a text": (b'"executionId"\n', 1, "", "not an event"),
@@ -157,7 +157,12 @@ DAMAGE: dict[str, tuple[bytes, int, str, str]] = {
     "not a log: CSV": (b"executionId,sequence\na,1\n", 1, "", "not one JSON value"),
     "not a log: PNG": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 1, "", "not valid UTF-8"),
     "not a log: a page of HTML": (b"<!doctype html>\n<p>404</p>\n", 1, "", "not one JSON value"),
-    "not a log: an unfetched LFS pointer": (b"version https://git-lfs.github.com/spec/v1\n", 1, "", "not one JSON value"),
+    "not a log: an unfetched LFS pointer": (
+        b"version https://git-lfs.github.com/spec/v1\n",
+        1,
+        "",
+        "not one JSON value",
+    ),
     "not a log: a merge conflict": (whole(ONE, b"<<<<<<< HEAD\n", TWO), 2, "", "not one JSON value"),
 }
 
@@ -179,7 +184,20 @@ UNKNOWN: dict[str, tuple[bytes, int, str]] = {
     "a kernel prefix alone": (plain(kind=b'"EXECUTION_"'), 1, "kind EXECUTION_ is not known"),
 } | {
     f"version {text!r}": (plain(schema=b'"%s"' % text.encode()), 1, "is not MAJOR.MINOR.PATCH")
-    for text in ("", "1", "1.15", "1.15.0.0", "v1.15.0", "1.15.0-rc1", "1.15.0 ", " 1.15.0", "1.015.0", "-1.15.0", "1.15.x", "1.１5.0")
+    for text in (
+        "",
+        "1",
+        "1.15",
+        "1.15.0.0",
+        "v1.15.0",
+        "1.15.0-rc1",
+        "1.15.0 ",
+        " 1.15.0",
+        "1.015.0",
+        "-1.15.0",
+        "1.15.x",
+        "1.１5.0",
+    )
 }
 
 
@@ -241,13 +259,19 @@ class TestOneFile:
             file.write_bytes(plain(payload=b'{"a":' + b"[" * depth + b"]" * depth + b"}"))
             try:
                 payload = load_log(file).events[0].payload
+                outcomes.add(type(payload["a"]).__name__)
             except LogError as error:
-                outcomes.add("refused")
-                assert error.execution_id == "a"
-            else:
-                outcomes.add("read")
-                assert isinstance(payload["a"], list)
-        assert "read" in outcomes
+                outcomes.add(error.execution_id)
+        assert "list" in outcomes
+        assert outcomes <= {"list", "a"}
+
+    def test_nesting_of_5_000_is_refused_by_every_interpreter(self, file: Path, run: MakeRun) -> None:
+        """When the line is read, or where the decoder bears that much, when the payload is looked at."""
+        for payload in (NESTED, NESTED.replace(b"[", b'{"a":').replace(b"]", b"1}", 1).replace(b"]", b"}")):
+            file.write_bytes(whole(ONE, plain(2, payload=payload)))
+            with pytest.raises(LogError, match="nested") as caught:
+                _ = load_log(file).events[1].payload
+            assert (caught.value.path, caught.value.line, caught.value.execution_id) == (str(file), 2, "a")
 
     def test_what_only_decoding_finds_still_names_the_place(self, file: Path) -> None:
         """Payloads stay bytes until somebody asks; then the error says file, line and execution as well."""
@@ -290,7 +314,9 @@ class TestManyExecutions:
             pytest.param(lambda lines: lines.__setitem__(1, lines[1].replace(b":2,", b':"2",')), "$.seq", id="type"),
             pytest.param(lambda lines: lines.__setitem__(1, lines[1].replace(b"0}", b'\xff"}')), "UTF-8", id="UTF-8"),
             pytest.param(lambda lines: lines.__setitem__(1, lines[1].replace(b"1.15", b"2.15")), "major", id="major"),
-            pytest.param(lambda lines: lines.__setitem__(1, lines[1].replace(b"refund", b"other")), "workflow", id="flow"),
+            pytest.param(
+                lambda lines: lines.__setitem__(1, lines[1].replace(b"refund", b"other")), "workflow", id="flow"
+            ),
         ],
     )
     def test_a_bad_execution_spoils_only_itself(
@@ -299,7 +325,9 @@ class TestManyExecutions:
         """Where the bad line's execution can be told, the others of the same file are read."""
         runs = {name: [line(n, payload={"n": n * 10}, run=name) for n in (1, 2, 3)] for name in ("a", "b", "c")}
         damage(runs["b"])
-        file.write_bytes(b"".join(text for step in range(4) for lines in runs.values() for text in lines[step : step + 1]))
+        file.write_bytes(
+            b"".join(text for step in range(4) for lines in runs.values() for text in lines[step : step + 1])
+        )
         found = read_all(file)
         assert sorted(item.execution_id for item in found if isinstance(item, Log)) == ["a", "c"]
         assert {len(item) for item in found if isinstance(item, Log)} == {3}
@@ -313,7 +341,10 @@ class TestManyExecutions:
         [
             pytest.param(b'{"payload":{"executionId":"b"},"executionId":"a', id="the id in a payload comes first"),
             pytest.param(b'{"executionId":"b","seq{"executionId":"a","sequence":3}', id="two writers in one line"),
-            pytest.param(b'{"executionId":"b","sequence":2 \xff\xff "schemaVersion":"1.15.0","schemaVersion":"1.15.0"}', id="two tails"),
+            pytest.param(
+                b'{"executionId":"b","sequence":2 \xff\xff "schemaVersion":"1.15.0","schemaVersion":"1.15.0"}',
+                id="two tails",
+            ),
             pytest.param(b'uence":3,"executionId":"b"', id="the end of a line"),
             pytest.param(b'{"executionId":"b\0","sequence"', id="NUL"),
         ],
@@ -321,7 +352,7 @@ class TestManyExecutions:
     def test_a_line_that_may_be_anybodys_spoils_the_file(
         self, file: Path, run: MakeRun, read_all: ReadAll, torn: bytes
     ) -> None:
-        """Blaming the wrong execution would hand out the right one with an event missing, so nobody's log is trusted."""
+        """Blaming the wrong execution would hand out the right one half read, so no log of the file is trusted."""
         file.write_bytes(b"".join([*run("a"), *run("b"), torn + b"\n", *run("c")]))
         (error,) = read_all(file)
         assert isinstance(error, LogError)
@@ -553,7 +584,12 @@ class TestChangingFiles:
         ],
     )
     def test_a_file_that_changes_between_the_passes_gives_no_half_log(
-        self, file: Path, run: MakeRun, read_all: ReadAll, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path, bytes], Any]
+        self,
+        file: Path,
+        run: MakeRun,
+        read_all: ReadAll,
+        monkeypatch: pytest.MonkeyPatch,
+        change: Callable[[Path, bytes], Any],
     ) -> None:
         """The second pass notices and says so; only complete logs come out."""
         monkeypatch.setattr("pytest_loom.log.read.WHOLE_FILE", 0)
@@ -608,7 +644,7 @@ def corpus(seed: int) -> tuple[dict[str, list[bytes]], list[tuple[str, bytes]]]:
 
 def said(items: list[Log | LogError]) -> list[tuple[Any, ...]]:
     """What came out, in an order that does not depend on when it came out."""
-    told = []
+    told: list[tuple[Any, ...]] = []
     for item in items:
         if isinstance(item, Log):
             told.append((item.execution_id, [(e.sequence, e.line, bytes(e.raw)) for e in item.events]))
@@ -655,7 +691,9 @@ class TestRandomDamage:
             name, text = mixed[index]
             start = text.index(b",")  # the id itself stays: another id is another execution, and nobody can tell
             offset = data.draw(st.integers(min(start, len(lines[index]) - 1), len(lines[index]) - 1))
-            new = data.draw(st.one_of(st.binary(min_size=0, max_size=3), st.sampled_from([b"\n", b"\0\0", b'"', b"}", b" "])))
+            new = data.draw(
+                st.one_of(st.binary(min_size=0, max_size=3), st.sampled_from([b"\n", b"\0\0", b'"', b"}", b" "]))
+            )
             lines[index][offset : offset + 1] = new
             touched.add(name)
             if not lines[index].endswith(b"\n"):
@@ -718,15 +756,9 @@ class TestRandomDamage:
         if content:
             for item in self.both(place, bytes(content)):
                 if isinstance(item, Log):
-                    with_errors(item)
+                    with contextlib.suppress(LogError):
+                        item.state.facts()
+                    with contextlib.suppress(LogError):
+                        _ = item.state.duration_ms
                 else:
                     assert item.path == str(place)
-
-
-def with_errors(log: Log) -> None:
-    """Ask a log for everything; a LogError is a fine answer."""
-    try:
-        _ = log.state.facts()
-        _ = [event.time_ms for event in log]
-    except LogError as error:
-        assert error.line > 0

@@ -43,9 +43,23 @@ class TestEvent:
     @pytest.mark.parametrize("raw", [b"[]", b"null", b"1", b'"a"', b"", b"{", b'{"a":1e999}', b"[" * 9999])
     def test_a_payload_that_is_no_object_is_an_error_with_its_place(self, raw: bytes) -> None:
         """Whoever asks late is told file, line and execution all the same."""
-        with pytest.raises(LogError, match=r"logs/a\.loom\.jsonl:7, execution a: event 1: the payload of Noted") as caught:
+        with pytest.raises(
+            LogError, match=r"logs/a\.loom\.jsonl:7, execution a: event 1: the payload of Noted"
+        ) as caught:
             _ = event(raw=raw).payload
         assert (caught.value.path, caught.value.line, caught.value.execution_id) == ("logs/a.loom.jsonl", 7, "a")
+
+    @pytest.mark.parametrize(("depth", "read"), [(1, True), (498, True), (501, False), (900, False)])
+    def test_payloads_may_be_nested_500_deep(self, depth: int, read: bool) -> None:
+        """Lists and objects count alike; brackets in texts, and lists beside each other, do not."""
+        for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+            text = opening * depth + b'"' + b"[{" * 900 + b'\\""' + closing * depth
+            one = event(raw=b'{"x":' + text + b',"y":[' + b"[[]]," * 900 + b"0]}")
+            if read:
+                assert list(one.payload) == ["x", "y"]
+            else:
+                with pytest.raises(LogError, match="nested more than 500 deep"):
+                    _ = one.payload
 
     @pytest.mark.parametrize(
         ("timestamp", "expected"),
@@ -59,14 +73,19 @@ class TestEvent:
             ("1970-01-01T00:00:01.123456789Z", 1123.456),
             ("1970-01-01T01:00:01+01:00", 1000),
             ("1969-12-31T23:59:59-00:00", -1000),
-            ("0001-01-01T00:00:00+23:59", (datetime(1, 1, 1) - datetime(1970, 1, 1)).total_seconds() * 1000 - 86_340_000),
+            (
+                "0001-01-01T00:00:00+23:59",
+                (datetime(1, 1, 1) - datetime(1970, 1, 1)).total_seconds() * 1000 - 86_340_000,
+            ),
         ],
     )
     def test_times_are_milliseconds_since_the_epoch(self, timestamp: int | str, expected: float) -> None:
         """A timestamp is such a number already, or RFC 3339 text (DESIGN section 3)."""
         assert math.isclose(event(timestamp).time_ms, expected)
 
-    @pytest.mark.parametrize("timestamp", ["", "yesterday", "2026-01-01", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z", 10**400])
+    @pytest.mark.parametrize(
+        "timestamp", ["", "yesterday", "2026-01-01", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z", 10**400]
+    )
     def test_a_time_that_is_none_is_an_error_with_its_place(self, timestamp: int | str) -> None:
         """A local time without a zone could be any of 38 hours, so it is none."""
         with pytest.raises(LogError) as caught:
@@ -109,7 +128,13 @@ class TestLogBuilder:
         assert first.payload == {"input": {"é": [1, None]}}
         assert (second.sequence, second.branch, second.namespace, second.event_version) == (2, "0", "sub", 2)
         assert {e.schema_version for e in log} == {"1.15.0"}
-        assert (log.path, log.source, log.engine, log.live, log.notices) == ("x.json", "mine", "checkpoint", True, ("careful",))
+        assert (log.path, log.source, log.engine, log.live, log.notices) == (
+            "x.json",
+            "mine",
+            "checkpoint",
+            True,
+            ("careful",),
+        )
 
     def test_a_log_that_was_taken_does_not_grow(self) -> None:
         """The builder may go on; what was handed out stays."""
@@ -122,7 +147,10 @@ class TestLogBuilder:
     def test_numbers_of_any_size_are_kept(self) -> None:
         """JSON knows no limit, and foreign logs hold such numbers."""
         builder = LogBuilder("a", "refund")
-        assert builder.add("Noted", {"big": 2**80, "small": 5e-324}, timestamp=1).payload == {"big": 2**80, "small": 5e-324}
+        assert builder.add("Noted", {"big": 2**80, "small": 5e-324}, timestamp=1).payload == {
+            "big": 2**80,
+            "small": 5e-324,
+        }
 
     @pytest.mark.parametrize("name", ["STEP_DREAMT", "EXECUTION_", "TOOL_CALLED"])
     def test_it_refuses_kernel_kinds_that_do_not_exist(self, name: str) -> None:
@@ -130,7 +158,9 @@ class TestLogBuilder:
         with pytest.raises(LogError, match=f"{name} is not a kernel event"):
             LogBuilder("a", "refund").add(name, {}, timestamp=1)
 
-    @pytest.mark.parametrize("value", [object(), {(1, 2): 3}, "\ud800", {1, object()}], ids=["object", "key", "surrogate", "set"])
+    @pytest.mark.parametrize(
+        "value", [object(), {(1, 2): 3}, "\ud800", {1, object()}], ids=["object", "key", "surrogate", "set"]
+    )
     def test_it_refuses_what_json_cannot_say(self, value: Any) -> None:
         """A source that meets such a value gets a LogError with its place, not a crash."""
         with pytest.raises(LogError, match="cannot be said in JSON") as caught:

@@ -76,7 +76,13 @@ class TestReading:
 
     def test_optional_envelope_fields_are_read(self, file: Path, line: MakeLine) -> None:
         """eventVersion, branch, namespace, ignorable and RFC 3339 timestamps are kept as written."""
-        more = {"eventVersion": 3, "branch": "0/1", "namespace": "sub", "ignorable": True, "timestamp": "2026-01-02T03:04:05Z"}
+        more = {
+            "eventVersion": 3,
+            "branch": "0/1",
+            "namespace": "sub",
+            "ignorable": True,
+            "timestamp": "2026-01-02T03:04:05Z",
+        }
         file.write_bytes(line(1, **more))
         event = load_log(file).events[0]
         assert (event.event_version, event.branch, event.namespace, event.ignorable) == (3, "0/1", "sub", True)
@@ -174,7 +180,9 @@ class TestPartial:
         (error,) = read_all(file)
         assert (error.line, error.execution_id) == (3, "a")
 
-    def test_a_recording_of_nothing_but_a_cut_line_is_an_error(self, tmp_path: Path, run: MakeRun, read_all: Any) -> None:
+    def test_a_recording_of_nothing_but_a_cut_line_is_an_error(
+        self, tmp_path: Path, run: MakeRun, read_all: Any
+    ) -> None:
         """There is no log in it, and a test must not pass on nothing."""
         file = tmp_path / "a.loom.jsonl.partial"
         file.write_bytes(run("a")[0][:50])

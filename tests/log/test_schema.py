@@ -75,7 +75,9 @@ def test_every_minor_of_this_major_is_read(version: str) -> None:
     assert schema_problem(version) is None
 
 
-@pytest.mark.parametrize("version", ["2.0.0", "0.15.0", "10.15.0", "", "1", "1.15", "1.15.0.1", "v1.15.0", "1.15.0\n", "١.15.0"])
+@pytest.mark.parametrize(
+    "version", ["2.0.0", "0.15.0", "10.15.0", "", "1", "1.15", "1.15.0.1", "v1.15.0", "1.15.0\n", "١.15.0"]
+)
 def test_any_other_version_is_a_problem(version: str) -> None:
     """Another MAJOR may mean something else by the same words; what is no version at all is not guessed."""
     problem = schema_problem(version)

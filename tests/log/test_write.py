@@ -38,9 +38,8 @@ def texts(log: Log) -> list[Any]:
     """Everything that is written of a log."""
     return [
         (e.execution_id, e.workflow_id, e.sequence, e.timestamp, e.event_type, e.schema_version, e.event_version)
-        + (e.branch, e.namespace, e.ignorable, e.payload)
         for e in log.events
-    ]
+    ] + [(e.branch, e.namespace, e.ignorable, e.payload) for e in log.events]
 
 
 @pytest.fixture
@@ -70,7 +69,9 @@ class TestRoundTrip:
         """Also the optional ones, and an unknown kind that is ignorable."""
         file.parent.mkdir()
         more = {"eventVersion": 4, "branch": "0", "namespace": "sub", "ignorable": True, "schemaVersion": "1.3.0"}
-        file.write_bytes(line(1, "STEP_DREAMT", {"a": [1, {"b": None}]}, **more) + line(2, timestamp="2026-01-01T00:00:00Z"))
+        file.write_bytes(
+            line(1, "STEP_DREAMT", {"a": [1, {"b": None}]}, **more) + line(2, timestamp="2026-01-01T00:00:00Z")
+        )
         before = texts(load_log(file))
         assert texts(load_log(write_log(load_log(file), file))) == before
 
@@ -141,7 +142,9 @@ class TestRefusals:
             ({"schema_version": "1.16.0"}, "writing it would lose fields"),
         ],
     )
-    def test_an_event_that_would_not_read_back(self, file: Path, old: bytes, changes: dict[str, Any], said: str) -> None:
+    def test_an_event_that_would_not_read_back(
+        self, file: Path, old: bytes, changes: dict[str, Any], said: str
+    ) -> None:
         """The error names the event; a newer MINOR is refused because its fields would be lost."""
         with pytest.raises(LogError, match=said):
             write_log(Log([self.event(**changes)]), file)
@@ -160,7 +163,9 @@ class TestRefusals:
             write_log(Log([made("a").events[0], made("b").events[1]]), file)
         assert file.read_bytes() == old
 
-    @pytest.mark.parametrize("name", ["a.json", "a.loom", "a.gz", "jsonl", "a.loom.jsonl.partial", "a.loom.jsonl.bz2", "a.JSONL"])
+    @pytest.mark.parametrize(
+        "name", ["a.json", "a.loom", "a.gz", "jsonl", "a.loom.jsonl.partial", "a.loom.jsonl.bz2", "a.JSONL"]
+    )
     def test_a_name_that_would_not_be_found_again(self, tmp_path: Path, name: str) -> None:
         """Logs are found by their suffix, so they are written under it."""
         for write in (write_log, replace_log):
@@ -349,5 +354,7 @@ class TestReplaceLog:
         for process in processes:
             process.communicate("go\n", timeout=60)
             assert process.returncode == 0
-        assert sorted(log.execution_id for log in load_logs(file)) == sorted(f"{name}-{n}" for name in ("one", "two") for n in range(15))
+        assert sorted(log.execution_id for log in load_logs(file)) == sorted(
+            f"{name}-{n}" for name in ("one", "two") for n in range(15)
+        )
         assert [path.name for path in file.parent.iterdir()] == [file.name]
