@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from pytest_loom.evals.score import Score as Score
     from pytest_loom.evals.score import ascore_run as ascore_run
     from pytest_loom.evals.score import score_run as score_run
-    from pytest_loom.fold import ExecutionState as ExecutionState
-    from pytest_loom.fold import Frame as Frame
-    from pytest_loom.fold import Suspension as Suspension
     from pytest_loom.fold import recorded_step_outputs as recorded_step_outputs
     from pytest_loom.fold import replay_as_fixture as replay_as_fixture
     from pytest_loom.log.event import Event as Event
@@ -40,6 +37,9 @@ if TYPE_CHECKING:
     from pytest_loom.log.write import write_log as write_log
     from pytest_loom.sources import load_log as load_log
     from pytest_loom.sources import load_logs as load_logs
+    from pytest_loom.state import ExecutionState as ExecutionState
+    from pytest_loom.state import Frame as Frame
+    from pytest_loom.state import Suspension as Suspension
 
 __version__ = "0.1.0"
 
@@ -50,15 +50,16 @@ _HOMES = {
     "pytest_loom.errors": ("FlowError", "LogError", "LoomError", "ScoreError", "UnknownSchemaVersion", "Unsupported"),
     "pytest_loom.evals.diff": ("MISSING", "Difference", "diff_runs"),
     "pytest_loom.evals.score": ("Score", "ascore_run", "score_run"),
-    "pytest_loom.fold": ("ExecutionState", "Frame", "Suspension", "recorded_step_outputs", "replay_as_fixture"),
+    "pytest_loom.fold": ("recorded_step_outputs", "replay_as_fixture"),
     "pytest_loom.log.event": ("Event", "Log", "LogBuilder"),
     "pytest_loom.log.schema": ("PINNED_EVENT_TYPES", "SCHEMA_VERSION", "known_event_types"),
     "pytest_loom.log.write": ("write_log",),
     "pytest_loom.sources": ("load_log", "load_logs"),
+    "pytest_loom.state": ("ExecutionState", "Frame", "Suspension"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME)  # noqa: PLE0605  # one list of names, kept in _HOMES
+__all__ = sorted(_HOME)  # one list of names, kept in _HOMES
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,6 @@
 """Folding: what a log says happened, as one ExecutionState (DESIGN section 4, ADR 0008 and 0056).
 
-Pure and deterministic: no clock, no call, no import on the log's word. Values stay JSON bytes until somebody
-asks for them, so that folding for structure alone never pays for decoding.
+Pure and deterministic: no clock, no call, no import on the log's word.
 """
 
 from __future__ import annotations
@@ -12,294 +11,33 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from pytest_loom.errors import LogError, printable
-from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth, decode, unknown_kind
+from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth, unknown_kind
+from pytest_loom.log.payloads import (
+    ABSENT,
+    Resumed,
+    Step,
+    read_answer,
+    read_continued,
+    read_decision,
+    read_ended,
+    read_forked,
+    read_migrated,
+    read_model_requested,
+    read_plan,
+    read_resumed,
+    read_snapshot,
+    read_started,
+    read_step,
+    read_suspended,
+    read_tool_requested,
+)
 from pytest_loom.log.schema import is_kernel_type
+from pytest_loom.state import Call, ExecutionState, Frame, Status, Suspension
 
 T = TypeVar("T")
 
-Status = Literal["running", "suspended", "completed", "failed", "cancelled", "continued"]
-FrameStatus = Literal["running", "completed", "failed"]
-
-TERMINAL = frozenset({"completed", "failed", "cancelled", "continued"})
-"""Statuses in which a run is over: it is never resumed."""
-
-ABSENT = msgspec.Raw(b"")
-"""Stands for a payload field that the log does not have."""
-
 MAX_WAITS = 5_000
 """How many waits one run may have open at once: each resume looks through them."""
-
-SuspensionKind = Literal["approval", "question", "timer", "event", "breakpoint", "crash"]
-
-
-class Frame(msgspec.Struct, eq=False, gc=False):
-    """One occurrence of a step: what went in, what came out, and how it ended.
-
-    ``key`` is the step's id the first time, then ``id#2``, ``id#3``, counted by branch path and then by order.
-    ``input``, ``output`` and ``error`` are decoded on access (None where the log has none); ``raw_*`` are their JSON
-    bytes. ``attempts`` counts tries, ``will_retry`` says that a failed try is to be repeated. ``event`` is the event
-    that told of it last, ``input_event`` the one that told its input.
-    """
-
-    key: str
-    step_id: str
-    branch: str | None
-    namespace: str | None
-    event: Event
-    call_id: str | int | None = None
-    status: FrameStatus = "running"
-    attempts: int = 0
-    will_retry: bool = False
-    raw_input: msgspec.Raw = ABSENT
-    raw_output: msgspec.Raw = ABSENT
-    raw_error: msgspec.Raw = ABSENT
-    input_event: Event | None = None
-    chunk_events: list[Event] = []
-
-    @property
-    def input(self) -> Any:
-        """What the step was given."""
-        return None if self.input_event is None else decode(self.raw_input, self.input_event)
-
-    @property
-    def output(self) -> Any:
-        """What the step returned."""
-        return self._value(self.raw_output)
-
-    @property
-    def error(self) -> Any:
-        """The last failure, ``{"type", "message"}``; None once a later try succeeded."""
-        return self._value(self.raw_error)
-
-    @property
-    def chunks(self) -> list[Any]:
-        """The pieces of a streaming step, in order."""
-        return [decode(_step(event.raw).chunk, event) for event in self.chunk_events]
-
-    def _value(self, raw: msgspec.Raw) -> Any:
-        return decode(raw, self.event) if raw is not ABSENT else None
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Frame):
-            return NotImplemented
-        return (
-            self.key == other.key
-            and self.status == other.status
-            and self.attempts == other.attempts
-            and self.input == other.input
-            and self.output == other.output
-            and self.error == other.error
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # compared by value, and values may be lists
-
-    def __repr__(self) -> str:
-        return f"<Frame {printable(self.key)} {self.status}, attempts={self.attempts}>"
-
-
-class Call:
-    """One recorded tool or model call: ``name`` is the tool's or the model's, ``args`` the arguments or the request.
-
-    ``event`` is the event that told of it last, ``request_event`` the one that told its arguments.
-    """
-
-    __slots__ = (
-        "approval",
-        "branch",
-        "call_id",
-        "event",
-        "kind",
-        "name",
-        "raw_args",
-        "raw_error",
-        "raw_output",
-        "raw_usage",
-        "request_event",
-        "status",
-        "tool_schema_version",
-    )
-
-    def __init__(self, kind: Literal["tool", "model"], call_id: str | int | None, name: str, event: Event) -> None:
-        self.kind = kind
-        self.call_id = call_id
-        self.name = name
-        self.branch = event.branch
-        self.status: Literal["requested", "completed", "failed"] = "requested"
-        self.approval: Any = None
-        self.tool_schema_version: Any = None
-        self.raw_args = ABSENT
-        self.raw_output = ABSENT
-        self.raw_error = ABSENT
-        self.raw_usage = ABSENT
-        self.event = event
-        self.request_event = event
-
-    @property
-    def args(self) -> Any:
-        """The tool's arguments, or the model request."""
-        return decode(self.raw_args, self.request_event) if self.raw_args is not ABSENT else None
-
-    @property
-    def output(self) -> Any:
-        """The tool's output, or the model's response."""
-        return decode(self.raw_output, self.event) if self.raw_output is not ABSENT else None
-
-    @property
-    def error(self) -> Any:
-        """``{"type", "message"}`` of a failed call."""
-        return decode(self.raw_error, self.event) if self.raw_error is not ABSENT else None
-
-    @property
-    def usage(self) -> Any:
-        """Token counts of a model call, as its provider names them."""
-        return decode(self.raw_usage, self.event) if self.raw_usage is not ABSENT else None
-
-    def __repr__(self) -> str:
-        return f"<Call {self.kind} {printable(self.name)} {self.status}>"
-
-
-class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """A durable wait that is still open.
-
-    ``on`` is the event (or the events) that end it, ``kind`` approval, question, timer, event, breakpoint or crash.
-    """
-
-    on: str | list[str]
-    kind: SuspensionKind
-    correlation_key: str | None = None
-    timeout_ms: float | None = None
-    pending: Any = None
-    sequence: int = 0
-    branch: str | None = None
-
-    @property
-    def events(self) -> list[str]:
-        """The names of the events that end this wait."""
-        return [self.on] if isinstance(self.on, str) else self.on
-
-
-class ExecutionState:
-    """What one log says happened.
-
-    ``variables`` holds ``_input``, ``_output``, ``_error``, ``_migrations`` and the like.
-    """
-
-    __slots__ = (
-        "_variables",
-        "calls",
-        "decisions",
-        "events",
-        "execution_id",
-        "first_event",
-        "frames",
-        "last_event",
-        "manifest",
-        "plan",
-        "plan_schema_version",
-        "raw_variables",
-        "received",
-        "sequence",
-        "state",
-        "state_schema_version",
-        "status",
-        "suspensions",
-        "variable_events",
-        "workflow_id",
-    )
-
-    def __init__(self, first: Event) -> None:
-        self.execution_id = first.execution_id
-        self.workflow_id = first.workflow_id
-        self.first_event = first
-        self.last_event = first
-        self.status: Status = "running"
-        self.sequence = 0
-        self.events = 0
-        self.frames: dict[str, Frame] = {}
-        self.calls: list[Call] = []
-        self.suspensions: list[Suspension] = []
-        self.received: list[Event] = []
-        self.decisions: dict[str, Any] = {}
-        self.manifest: dict[str, Any] = {}
-        self.state: Any = None
-        self.state_schema_version: Any = None
-        self.plan: Any = None
-        self.plan_schema_version: Any = None
-        self.raw_variables: dict[str, Any] = {}
-        self.variable_events: dict[str, Event] = {}
-        self._variables: dict[str, Any] | None = None
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """The run's variables, decoded once."""
-        if self._variables is None:
-            self._variables = {
-                name: decode(value, self.variable_events[name]) if isinstance(value, msgspec.Raw) else value
-                for name, value in self.raw_variables.items()
-            }
-        return self._variables
-
-    @property
-    def suspension(self) -> Suspension | None:
-        """The first open wait, or None."""
-        return self.suspensions[0] if self.suspensions else None
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether the run is not over: somebody or something will resume it."""
-        return self.status not in TERMINAL
-
-    @property
-    def duration_ms(self) -> float:
-        """Milliseconds between the first and the last event."""
-        return self.last_event.time_ms - self.first_event.time_ms
-
-    def facts(self) -> dict[str, Any]:
-        """Everything folded, as plain data: two logs that say the same give equal facts."""
-        return {
-            "execution_id": self.execution_id,
-            "workflow_id": self.workflow_id,
-            "status": self.status,
-            "sequence": self.sequence,
-            "variables": self.variables,
-            "frames": {
-                key: {
-                    "status": frame.status,
-                    "input": frame.input,
-                    "output": frame.output,
-                    "error": frame.error,
-                    "attempts": frame.attempts,
-                    "chunks": frame.chunks,
-                }
-                for key, frame in self.frames.items()
-            },
-            "calls": [
-                {
-                    "kind": call.kind,
-                    "name": call.name,
-                    "status": call.status,
-                    "args": call.args,
-                    "output": call.output,
-                    "error": call.error,
-                    "usage": call.usage,
-                }
-                for call in self.calls
-            ],
-            "suspensions": [msgspec.to_builtins(suspension) for suspension in self.suspensions],
-            "state": self.state,
-            "plan": self.plan,
-            "decisions": self.decisions,
-            "received": [{"event_type": event.event_type, "payload": event.payload} for event in self.received],
-            "manifest": self.manifest,
-        }
-
-    def __eq__(self, other: object) -> bool:
-        return self.facts() == other.facts() if isinstance(other, ExecutionState) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # compared by value
-
-    def __repr__(self) -> str:
-        return f"<ExecutionState {printable(self.execution_id)} {self.status}, {len(self.frames)} steps>"
 
 
 def replay_as_fixture(log: Log) -> ExecutionState:
@@ -369,118 +107,6 @@ def branch_order(branch: str | None) -> list[tuple[int, int, str]]:
     ]
 
 
-# Payload shapes. Only what the fold needs is decoded; the values stay raw.
-
-
-class _Payload(msgspec.Struct, gc=False, rename="camel"):
-    pass
-
-
-class _Step(_Payload):
-    step_id: str
-    call_id: str | int | None = None
-    attempt: int | None = None
-    will_retry: bool = False
-    input: msgspec.Raw = ABSENT
-    output: msgspec.Raw = ABSENT
-    error: msgspec.Raw = ABSENT
-    chunk: msgspec.Raw = ABSENT
-
-
-class _ToolRequested(_Payload):
-    call_id: str | int
-    name: str
-    args: msgspec.Raw = ABSENT
-    approval: Any = None
-    tool_schema_version: Any = None
-
-
-class _ModelRequested(_Payload):
-    call_id: str | int
-    model: str
-    request: msgspec.Raw = ABSENT
-
-
-class _Answer(_Payload):
-    call_id: str | int
-    name: str = ""
-    model: str = ""
-    output: msgspec.Raw = ABSENT
-    response: msgspec.Raw = ABSENT
-    usage: msgspec.Raw = ABSENT
-    error: msgspec.Raw = ABSENT
-
-
-class _Started(_Payload):
-    input: msgspec.Raw = ABSENT
-    manifest: dict[str, Any] | None = None
-
-
-class _Suspended(_Payload):
-    on: str | list[str]
-    kind: SuspensionKind
-    correlation_key: str | int | None = None
-    timeout_ms: float | None = None
-    pending: Any = None
-
-
-class _Resumed(_Payload):
-    event_type: str | None  # null where nothing but a restart ended the wait
-    correlation_key: str | int | None = None
-    payload: Any = None
-
-
-class _Migrated(_Payload):
-    strategy: str
-
-
-class _Forked(_Payload):
-    parent_execution_id: str
-    at_sequence: int
-
-
-class _Ended(_Payload):
-    output: msgspec.Raw = ABSENT
-    error: msgspec.Raw = ABSENT
-    reason: msgspec.Raw = ABSENT
-
-
-class _Continued(_Payload):
-    new_execution_id: str
-    input: msgspec.Raw = ABSENT
-
-
-class _Snapshot(_Payload):
-    state: Any
-    state_schema_version: Any = None
-
-
-class _Plan(_Payload):
-    plan: Any
-    plan_schema_version: Any = None
-
-
-class _Decision(_Payload):
-    key: str
-    value: Any = None
-
-
-_step = msgspec.json.Decoder(_Step).decode
-_tool_requested = msgspec.json.Decoder(_ToolRequested).decode
-_model_requested = msgspec.json.Decoder(_ModelRequested).decode
-_answer = msgspec.json.Decoder(_Answer).decode
-_started = msgspec.json.Decoder(_Started).decode
-_suspended = msgspec.json.Decoder(_Suspended).decode
-_resumed = msgspec.json.Decoder(_Resumed).decode
-_migrated = msgspec.json.Decoder(_Migrated).decode
-_forked = msgspec.json.Decoder(_Forked).decode
-_ended = msgspec.json.Decoder(_Ended).decode
-_continued = msgspec.json.Decoder(_Continued).decode
-_snapshot = msgspec.json.Decoder(_Snapshot).decode
-_plan = msgspec.json.Decoder(_Plan).decode
-_decision = msgspec.json.Decoder(_Decision).decode
-
-
 class _Fold:
     """The state under construction, with what is open while the events go by."""
 
@@ -519,7 +145,7 @@ class _Fold:
             state.status = "suspended" if state.suspensions else "running"
         return state
 
-    def new_frame(self, key: Any, payload: _Step, event: Event) -> Frame:
+    def new_frame(self, key: Any, payload: Step, event: Event) -> Frame:
         """The next occurrence of a step, open under ``key``."""
         step_id = payload.step_id
         count = self.counts.get(step_id, 0) + 1
@@ -554,7 +180,25 @@ class _Fold:
         self.run(key, frame)
         return frame
 
-    def running(self, key: Any, payload: _Step, event: Event) -> Frame:
+    def retried(self, payload: Step, event: Event) -> Frame | None:
+        """The failed occurrence that this start tries again under a call id of its own, as its attempt number says."""
+        if payload.attempt is None or payload.attempt < 2:
+            return None
+        for frames in self.waiting.values():
+            for frame in frames:
+                if (
+                    frame.will_retry
+                    and frame.step_id == payload.step_id
+                    and frame.branch == event.branch
+                    and frame.namespace == event.namespace
+                ):
+                    frames.remove(frame)
+                    self.run(_open_key(payload, event), frame)
+                    frame.call_id = payload.call_id
+                    return frame
+        return None
+
+    def running(self, key: Any, payload: Step, event: Event) -> Frame:
         """The occurrence that an event under ``key`` tells about; one whose start was not recorded is new."""
         return self.open.get(key) or self.restarted(key) or self.new_frame(key, payload, event)
 
@@ -574,7 +218,7 @@ def _eagerly(decoder: Callable[[msgspec.Raw], T], event: Event) -> T:
     return decoder(event.raw)
 
 
-def _open_key(payload: _Step, event: Event) -> Any:
+def _open_key(payload: Step, event: Event) -> Any:
     """What tells occurrences apart that are open at the same time."""
     if payload.call_id is not None:
         return (payload.call_id, payload.step_id)
@@ -584,9 +228,9 @@ def _open_key(payload: _Step, event: Event) -> Any:
 
 
 def _step_started(fold: _Fold, event: Event) -> None:
-    payload = _step(event.raw)
+    payload = read_step(event.raw)
     key = _open_key(payload, event)
-    frame = fold.restarted(key) if fold.waiting else None
+    frame = (fold.restarted(key) or fold.retried(payload, event)) if fold.waiting else None
     if frame is None:
         frame = fold.open.get(key)
         if frame is not None and not _is_restart(frame, payload):
@@ -603,7 +247,7 @@ def _step_started(fold: _Fold, event: Event) -> None:
         frame.input_event = event
 
 
-def _is_restart(frame: Frame, payload: _Step) -> bool:
+def _is_restart(frame: Frame, payload: Step) -> bool:
     """Whether a start is another try of the occurrence that runs already, rather than a second one beside it."""
     if not frame.attempts or payload.call_id is not None:
         return True
@@ -611,7 +255,7 @@ def _is_restart(frame: Frame, payload: _Step) -> bool:
 
 
 def _step_completed(fold: _Fold, event: Event) -> None:
-    payload = _step(event.raw)
+    payload = read_step(event.raw)
     key = _open_key(payload, event)
     frame = _end_of_try(fold, key, payload, event)
     frame.status = "completed"
@@ -622,7 +266,7 @@ def _step_completed(fold: _Fold, event: Event) -> None:
 
 
 def _step_failed(fold: _Fold, event: Event) -> None:
-    payload = _step(event.raw)
+    payload = read_step(event.raw)
     key = _open_key(payload, event)
     frame = _end_of_try(fold, key, payload, event)
     frame.status = "failed"
@@ -633,7 +277,7 @@ def _step_failed(fold: _Fold, event: Event) -> None:
         fold.waiting.setdefault(key, []).append(frame)
 
 
-def _end_of_try(fold: _Fold, key: Any, payload: _Step, event: Event) -> Frame:
+def _end_of_try(fold: _Fold, key: Any, payload: Step, event: Event) -> Frame:
     frame = fold.open.get(key) or fold.running(key, payload, event)
     frame.event = event
     if not frame.attempts or frame.will_retry:  # the start of this try was not recorded
@@ -647,14 +291,14 @@ def _end_of_try(fold: _Fold, key: Any, payload: _Step, event: Event) -> Frame:
 
 
 def _step_progress(fold: _Fold, event: Event) -> None:
-    payload = _step(event.raw)
+    payload = read_step(event.raw)
     if payload.chunk is ABSENT:
         raise event.error("the payload of STEP_PROGRESS has no chunk")
     fold.running(_open_key(payload, event), payload, event).chunk_events.append(event)
 
 
 def _tool_asked(fold: _Fold, event: Event) -> None:
-    payload = _eagerly(_tool_requested, event)
+    payload = _eagerly(read_tool_requested, event)
     call = _new_call(fold, "tool", payload.call_id, payload.name, event)
     call.raw_args = payload.args
     call.approval = payload.approval
@@ -662,7 +306,7 @@ def _tool_asked(fold: _Fold, event: Event) -> None:
 
 
 def _model_asked(fold: _Fold, event: Event) -> None:
-    payload = _model_requested(event.raw)
+    payload = read_model_requested(event.raw)
     _new_call(fold, "model", payload.call_id, payload.model, event).raw_args = payload.request
 
 
@@ -674,7 +318,7 @@ def _new_call(fold: _Fold, kind: Literal["tool", "model"], call_id: str | int, n
 
 def _answered(kind: Literal["tool", "model"], status: Literal["completed", "failed"]) -> Callable[[_Fold, Event], None]:
     def handle(fold: _Fold, event: Event) -> None:
-        payload = _answer(event.raw)
+        payload = read_answer(event.raw)
         call = fold.calls.get((kind, payload.call_id))
         if call is None:
             call = _new_call(fold, kind, payload.call_id, payload.name or payload.model, event)
@@ -688,13 +332,13 @@ def _answered(kind: Literal["tool", "model"], status: Literal["completed", "fail
 
 
 def _execution_started(fold: _Fold, event: Event) -> None:
-    payload = _eagerly(_started, event)
+    payload = _eagerly(read_started, event)
     _set(fold, "_input", payload.input, event)
     fold.state.manifest = payload.manifest or {}
 
 
 def _execution_suspended(fold: _Fold, event: Event) -> None:
-    payload = _eagerly(_suspended, event)
+    payload = _eagerly(read_suspended, event)
     suspension = Suspension(
         on=payload.on,
         kind=payload.kind,
@@ -713,7 +357,7 @@ def _execution_suspended(fold: _Fold, event: Event) -> None:
 
 
 def _execution_resumed(fold: _Fold, event: Event) -> None:
-    answered = _answered_wait(list(fold.waits.values()), _eagerly(_resumed, event))
+    answered = _answered_wait(list(fold.waits.values()), _eagerly(read_resumed, event))
     if answered is not None:
         del fold.waits[_wait_key(answered)]
     fold.interrupt()
@@ -724,7 +368,7 @@ def _wait_key(wait: Suspension) -> tuple[Any, ...]:
     return (wait.on if isinstance(wait.on, str) else tuple(wait.on), wait.correlation_key, wait.branch)
 
 
-def _answered_wait(waits: list[Suspension], payload: _Resumed) -> Suspension | None:
+def _answered_wait(waits: list[Suspension], payload: Resumed) -> Suspension | None:
     """Which open wait a resume ends: by event and correlation key, a timeout by the wait that had one."""
     facts = payload.payload if isinstance(payload.payload, dict) else {}
     key = payload.correlation_key if payload.correlation_key is not None else facts.get("correlationKey")
@@ -741,7 +385,7 @@ def _answered_wait(waits: list[Suspension], payload: _Resumed) -> Suspension | N
 
 
 def _execution_migrated(fold: _Fold, event: Event) -> None:
-    _migrated(event.raw)
+    read_migrated(event.raw)
     entry = event.payload
     entry.pop("stateMigrated", None)  # the fold's word, never the log's
     if "migratedInput" in entry:
@@ -751,27 +395,27 @@ def _execution_migrated(fold: _Fold, event: Event) -> None:
 
 
 def _execution_forked(fold: _Fold, event: Event) -> None:
-    _forked(event.raw)
+    read_forked(event.raw)
     fold.state.raw_variables["_forked"] = event.payload
 
 
 def _execution_completed(fold: _Fold, event: Event) -> None:
-    _set(fold, "_output", _ended(event.raw).output, event)
+    _set(fold, "_output", read_ended(event.raw).output, event)
     fold.ended = "completed"
 
 
 def _execution_failed(fold: _Fold, event: Event) -> None:
-    _set(fold, "_error", _error(_ended(event.raw).error, event), event)
+    _set(fold, "_error", _error(read_ended(event.raw).error, event), event)
     fold.ended = "failed"
 
 
 def _execution_cancelled(fold: _Fold, event: Event) -> None:
-    _set(fold, "_reason", _ended(event.raw).reason, event)
+    _set(fold, "_reason", read_ended(event.raw).reason, event)
     fold.ended = "cancelled"
 
 
 def _execution_continued(fold: _Fold, event: Event) -> None:
-    payload = _continued(event.raw)
+    payload = read_continued(event.raw)
     fold.state.raw_variables["_continued_as"] = payload.new_execution_id
     _set(fold, "_continued_input", payload.input, event)
     fold.ended = "continued"
@@ -791,17 +435,17 @@ def _error(raw: msgspec.Raw, event: Event) -> msgspec.Raw:
 
 
 def _state_snapshot(fold: _Fold, event: Event) -> None:
-    payload = _eagerly(_snapshot, event)
+    payload = _eagerly(read_snapshot, event)
     fold.state.state, fold.state.state_schema_version = payload.state, payload.state_schema_version
 
 
 def _plan_recorded(fold: _Fold, event: Event) -> None:
-    payload = _eagerly(_plan, event)
+    payload = _eagerly(read_plan, event)
     fold.state.plan, fold.state.plan_schema_version = payload.plan, payload.plan_schema_version
 
 
 def _decision_recorded(fold: _Fold, event: Event) -> None:
-    payload = _eagerly(_decision, event)
+    payload = _eagerly(read_decision, event)
     fold.decisions.append((payload.key, event.branch, payload.value))
 
 

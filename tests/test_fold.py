@@ -341,6 +341,17 @@ class TestStepKeys:
             ("a#3", 3, None, "running"),
         ]
 
+    def test_another_try_may_have_a_call_id_of_its_own(self) -> None:
+        """The attempt number says that it is one; without it another callId is another call."""
+        first = [start("a", callId="p"), failed("a", callId="p", again=True)]
+        again = fold(STARTED, *first, start("a", callId="q", attempt=2), done("a", 1, callId="q"))
+        assert [(f.key, f.attempts, f.output) for f in again.frames.values()] == [("a", 2, 1)]
+        other = fold(STARTED, *first, start("a", callId="q"), done("a", 1, callId="q"))
+        assert [(f.key, f.attempts, f.status) for f in other.frames.values()] == [
+            ("a", 1, "failed"),
+            ("a#2", 1, "completed"),
+        ]
+
     def test_identical_steps_at_once_are_told_apart_by_call_id(self) -> None:
         """In whatever order they end; the key counts their starts."""
         state = fold(
@@ -619,6 +630,8 @@ class TestSuspensions:
         """A flow that is re-run up to its gate suspends at it anew."""
         state = fold(STARTED, wait("A", correlationKey="1"), wait("B"), resume("B"), wait("A", correlationKey="1"))
         assert [(w.on, w.sequence) for w in state.suspensions] == [("A", 5)]
+        state = fold(STARTED, wait("A"), wait("B"), wait("A", timeoutMs=5))
+        assert [(w.on, w.sequence, w.timeout_ms) for w in state.suspensions] == [("B", 3, None), ("A", 4, 5)]
         state = fold(STARTED, ("EXECUTION_SUSPENDED", {"on": "A", "kind": "event"}, "0"), wait("A"))
         assert len(state.suspensions) == 2
 
@@ -811,6 +824,48 @@ class TestWrongShapes:
             "newExecutionId": "run-2", "reason": "why", "addedLater": {},
         }  # fmt: skip
         assert fold(STARTED, (kind, payload)).sequence == 2
+
+
+FIELDS = sorted(
+    {name for _, payload in WRONG for name in payload}
+    | {"input", "args", "request", "response", "usage", "approval", "pending", "chunk", "reason", "idempotencyKey"}
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+LIKELY = st.sampled_from(["a", "X", "TIMEOUT", 1, BAD, {}, None, True, ["X", "Y"], "event", "approval", {"on": "X"}])
+EVENTS = st.tuples(
+    st.sampled_from([*sorted(PINNED_EVENT_TYPES), "Noted", "TIMEOUT"]),
+    st.dictionaries(st.sampled_from(FIELDS), LIKELY | VALUES, max_size=8),
+    st.sampled_from([None, "", "0", "1", "0/1", "x", "/", "0.1"]),
+    st.sampled_from([None, "sub"]),
+)
+
+
+class TestAnyPayload:
+    @settings(max_examples=300, deadline=None, derandomize=True, database=None)
+    @given(entries=st.lists(EVENTS, min_size=1, max_size=12))
+    def test_any_events_fold_or_are_log_errors(self, entries: list[Entry]) -> None:
+        """Nothing else comes out of a log, and a state that does come out can be asked for everything."""
+        log = log_of(*entries)
+        try:
+            state = replay_as_fixture(log)
+        except LogError as error:
+            place = (error.path, error.execution_id, error.line > 0)
+            assert place == ("a.loom.jsonl", "run-1", True)
+            return
+        assert state == replay_as_fixture(log)
+        starts = sum(kind.startswith("STEP_") for kind, *_ in entries)
+        assert len(state.frames) <= starts
+        assert [frame.key for frame in state.frames.values()] == list(state.frames)
+        assert (state.status == "suspended") <= bool(state.suspensions)
+        assert state.in_flight or not state.suspensions
 
 
 class TestLateDecoding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pytest_loom.errors import LogError, UnknownSchemaVersion, printable
 from pytest_loom.log.schema import SCHEMA_VERSION, is_kernel_type, known_event_types
 
 if TYPE_CHECKING:
-    from pytest_loom.fold import ExecutionState
+    from pytest_loom.state import ExecutionState
 
 Engine = Literal["journal", "checkpoint"]
 """How an engine resumes: a journal re-runs the code against the log, a checkpoint never re-runs finished work."""
@@ -206,6 +207,8 @@ class LogBuilder:
             raise self._error(f"{printable(event_type)} is not a kernel event", line)
         try:
             raw = msgspec.Raw(msgspec.json.encode(payload))
+            if b"null" in bytes(raw):  # which is how msgspec writes NaN; json says so instead
+                json.dumps(payload, allow_nan=False, default=lambda _: None, skipkeys=True)
         except (TypeError, ValueError, RecursionError) as problem:
             raise self._error(
                 f"the payload of {printable(event_type)} cannot be said in JSON: {problem}", line

@@ -243,8 +243,6 @@ def _event_by_event(block: bytes, first_line: int, lines: int, path: str) -> Ite
 def _heads(block: bytes, first_line: int, lines: int, path: str) -> list[str]:
     """Whose the lines of a block are. A line that is nobody's raises: known before anything is handed out."""
     try:
-        if not block.isascii():
-            block.decode()
         heads = [head.execution_id for head in _decode_heads(block)]
     except UNDECODABLE:
         heads = []

@@ -40,7 +40,7 @@ def plain(
     sequence: bytes | int = 1,
     *,
     timestamp: bytes = b"1",
-    kind: bytes = b'"Noted"',
+    kind: bytes = b'"STEP_STARTED"',
     schema: bytes = b'"1.15.0"',
     payload: bytes = b"{}",
 ) -> bytes:
@@ -129,16 +129,23 @@ DAMAGE: dict[str, tuple[bytes, int, str, str]] = {
     "eventType a number": (plain(kind=b"5"), 1, "a", "$.eventType"),
     "eventType empty": (plain(kind=b'""'), 1, "a", "$.eventType"),
     "schemaVersion a number": (plain(schema=b"1.15"), 1, "a", "$.schemaVersion"),
-    "payload null": (whole(ONE, plain(2, payload=b"null")), 2, "a", "payload of Noted is not an object"),
-    "payload a list": (plain(payload=b"[]"), 1, "a", "payload of Noted is not an object"),
-    "payload a text": (plain(payload=b'"{}"'), 1, "a", "payload of Noted is not an object"),
-    "payload a number": (plain(payload=b"0"), 1, "a", "payload of Noted is not an object"),
+    "payload null": (whole(ONE, plain(2, payload=b"null")), 2, "a", "payload of STEP_STARTED is not an object"),
+    "payload a list": (plain(payload=b"[]"), 1, "a", "payload of STEP_STARTED is not an object"),
+    "payload a text": (plain(payload=b'"{}"'), 1, "a", "payload of STEP_STARTED is not an object"),
+    "payload a number": (plain(payload=b"0"), 1, "a", "payload of STEP_STARTED is not an object"),
     "payload missing": (ONE.replace(b',"payload":{}', b""), 1, "a", "payload"),
     "two workflows in one execution": (
         whole(ONE, TWO.replace(b"refund", b"chargeback")),
         2,
         "a",
         "belongs to workflow chargeback, the events before to refund",
+    ),
+    "payload of an application event": (plain(kind=b'"Noted"', payload=b"[]"), 1, "a", "payload of Noted is not"),
+    "two workflows, in an application event": (
+        whole(ONE, plain(2, kind=b'"Noted"').replace(b"refund", b"chargeback")),
+        2,
+        "a",
+        "belongs to workflow chargeback",
     ),
     "executionId a number": (whole(ONE, TWO.replace(b'"a"', b"5")), 2, "", "$.executionId"),
     "executionId null": (ONE.replace(b'"a"', b"null"), 1, "", "$.executionId"),
@@ -163,6 +170,7 @@ DAMAGE: dict[str, tuple[bytes, int, str, str]] = {
         "",
         "not one JSON value",
     ),
+    "not a log: the last line is a note": (whole(ONE, b"# the end"), 2, "", "not one JSON value"),
     "not a log: a merge conflict": (whole(ONE, b"<<<<<<< HEAD\n", TWO), 2, "", "not one JSON value"),
 }
 
@@ -196,7 +204,7 @@ UNKNOWN: dict[str, tuple[bytes, int, str]] = {
         "1.015.0",
         "-1.15.0",
         "1.15.x",
-        "1.１5.0",
+        "1.1５.0",
     )
 }
 
@@ -278,7 +286,7 @@ class TestOneFile:
         for value in (b"1e400", b"9" * 5000):
             file.write_bytes(whole(ONE, plain(2, payload=b'{"a":%s}' % value)))
             event = load_log(file).events[1]
-            with pytest.raises(LogError, match="payload of Noted cannot be decoded") as caught:
+            with pytest.raises(LogError, match="payload of STEP_STARTED cannot be decoded") as caught:
                 _ = event.payload
             assert (caught.value.path, caught.value.line, caught.value.execution_id) == (str(file), 2, "a")
 
@@ -478,6 +486,8 @@ class TestNotReadable:
         thread.join(20)
         assert not thread.is_alive(), "reading it hangs"
         assert errors[0].path == str(path)
+        if special != "/proc/self/mem":  # which says that it is an ordinary file
+            assert errors[0].what == "this is not an ordinary file"
 
     @pytest.mark.parametrize("name", ["a\0b.loom.jsonl", "x" * 5000 + ".loom.jsonl", "a/" * 3000 + "b.loom.jsonl"])
     def test_paths_that_no_file_system_takes(self, name: str) -> None:

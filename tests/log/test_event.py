@@ -167,6 +167,13 @@ class TestLogBuilder:
             LogBuilder("a", "refund", path="x.json").add("Noted", {"value": value}, timestamp=1, line=9)
         assert (caught.value.path, caught.value.line, caught.value.execution_id) == ("x.json", 9, "a")
 
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+    def test_it_refuses_numbers_that_json_does_not_have(self, value: float) -> None:
+        """They would turn into null without a word; a real null is kept."""
+        with pytest.raises(LogError, match="cannot be said in JSON"):
+            LogBuilder("a", "refund").add("Noted", {"value": [None, {"x": value}]}, timestamp=1)
+        assert LogBuilder("a", "refund").add("Noted", {"value": None}, timestamp=1).payload == {"value": None}
+
     def test_it_refuses_values_nested_without_end(self) -> None:
         """A value that contains itself is no JSON either."""
         value: list[Any] = []

@@ -216,21 +216,26 @@ class TestLargeFiles:
         assert sorted(log.execution_id for log in logs) == ["aa", "bb", "c", "dd"]
         assert {len(log) for log in logs} == {8}
 
-    @pytest.mark.parametrize("window", [1, 8], ids=["one after another", "eight at a time"])
+    @pytest.mark.parametrize("mix", ["one after another", "eight at a time", "one small run beside all others"])
     def test_memory_follows_the_longest_run_not_the_file(
-        self, file: Path, line: MakeLine, monkeypatch: pytest.MonkeyPatch, window: int
+        self, file: Path, line: MakeLine, monkeypatch: pytest.MonkeyPatch, mix: str
     ) -> None:
         """A corpus larger than memory can be walked log by log."""
         text = "x" * 2000
         runs = [[line(n, payload={"text": text}, run=f"run-{r}") for n in range(1, 11)] for r in range(500)]
-        file.write_bytes(b"".join(shuffled(runs, 1, window=window)))
-        del runs
+        if mix == "one small run beside all others":
+            runs = [[*run[:5], line(n, run="slow"), *run[5:]] for n, run in enumerate(runs, 1)]
+            lines = [text for run in runs for text in run]
+        else:
+            lines = shuffled(runs, 1, window=8 if mix == "eight at a time" else 1)
+        file.write_bytes(b"".join(lines))
+        del runs, lines
         assert file.stat().st_size > 10_000_000
         monkeypatch.setattr("pytest_loom.log.read.WHOLE_FILE", 200_000)
         monkeypatch.setattr("pytest_loom.log.files._BLOCK", 64 * 1024)
         tracemalloc.start()
         try:
-            assert sum(len(log) for log in load_logs(file)) == 5000
+            assert sum(len(log) for log in load_logs(file)) == (5500 if "beside" in mix else 5000)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

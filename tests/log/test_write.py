@@ -335,12 +335,13 @@ class TestReplaceLog:
     def test_two_processes_lose_nothing_of_each_other(self, file: Path) -> None:
         """xdist workers accept executions of one file at the same time."""
         code = (
-            "import sys\nfrom pytest_loom import LogBuilder\nfrom pytest_loom.log.write import replace_log\n"
+            "import sys, time\nfrom pytest_loom import LogBuilder\nfrom pytest_loom.log import write\n"
+            "store = write._store; write._store = lambda *args: (time.sleep(0.01), store(*args))\n"  # widens the race
             "print('ready', flush=True); sys.stdin.readline()\n"
-            "for n in range(15):\n"
+            "for n in range(10):\n"
             "    builder = LogBuilder(f'{sys.argv[2]}-{n}', 'refund')\n"
             "    builder.add('Noted', {}, timestamp=n)\n"
-            "    replace_log(builder.log(), sys.argv[1])\n"
+            "    write.replace_log(builder.log(), sys.argv[1])\n"
         )
         processes = [
             subprocess.Popen(
@@ -352,9 +353,13 @@ class TestReplaceLog:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
         for process in processes:
-            process.communicate("go\n", timeout=60)
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in processes:
+            process.communicate(timeout=60)
             assert process.returncode == 0
         assert sorted(log.execution_id for log in load_logs(file)) == sorted(
-            f"{name}-{n}" for name in ("one", "two") for n in range(15)
+            f"{name}-{n}" for name in ("one", "two") for n in range(10)
         )
         assert [path.name for path in file.parent.iterdir()] == [file.name]

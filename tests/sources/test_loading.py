@@ -291,6 +291,15 @@ class TestSources:
         with pytest.raises(LogError, match="asked: loom, temporal"):
             source_of(path)
 
+    def test_the_source_that_was_registered_last_is_asked_first(self, orders: Orders) -> None:
+        """What comes later may refine what came before."""
+        later = Orders()
+        register_source(later)
+        try:
+            assert [id(source) for source in sources()][:2] == [id(later), id(orders)]
+        finally:
+            unregister_source(later)
+
     @pytest.mark.usefixtures("orders")
     @pytest.mark.parametrize(
         ("last", "said"),
