@@ -1,0 +1,1 @@
+"""Contracts: what a flow promises, as data (DESIGN section 6)."""

@@ -1,0 +1,55 @@
+"""The Contract: what a flow promises to the runs that were started on it, as plain data that JSON can hold."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class StepContract(_Part):
+    """What a step takes and gives, as JSON Schemas."""
+
+    input_schema: dict[str, Any] | bool | None = None
+    output_schema: dict[str, Any] | bool | None = None
+
+
+class GateContract(_Part):
+    """What the payload of an awaited event has to look like."""
+
+    payload_schema: dict[str, Any] | bool | None = None
+
+
+class ToolContract(_Part):
+    """A tool's arguments, its meaning-version, whether it asks for approval, and what it may touch."""
+
+    schema_: dict[str, Any] | bool | None = Field(default=None, alias="schema")
+    version: str | int | None = None
+    approval: bool | None = None
+    permissions: tuple[str, ...] | None = None
+
+
+class Contract(_Part):
+    """A flow's contract. Everything but ``workflow_id`` is optional, and a part that is absent is not checked.
+
+    JSON uses camelCase (``Contract.model_validate(json.load(f))``). An unknown key is an error: a misspelt part would
+    otherwise be a part that is never checked.
+    """
+
+    workflow_id: str = Field(min_length=1)
+    version: str | None = None
+    engine: Literal["journal", "checkpoint"] | None = None
+    input_schema: dict[str, Any] | bool | None = None
+    output_schema: dict[str, Any] | bool | None = None
+    state_schema: dict[str, Any] | bool | None = None
+    reducers: dict[str, str] | None = None
+    steps: dict[str, StepContract] | None = None
+    gates: dict[str, GateContract] | None = None
+    joins: dict[str, tuple[str, ...]] | None = None
+    tools: dict[str, ToolContract] | None = None
+    versions: dict[str, Any] | None = None

@@ -1,0 +1,100 @@
+"""From what users have (a resolver, a mapping, one flow, a JSON file) to the Contract of one workflow."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_loom.contract.model import Contract
+from pytest_loom.errors import FlowError, Unsupported, printable
+
+Resolver = Callable[[str, str | None], Any]
+"""Given a workflow id and the version that a run's manifest names (or None): today's flow, or None."""
+
+_SHAPES = "a Contract, its JSON as a dict or as the path of a .json file"
+
+
+def contract_of(flow: Any) -> Contract:
+    """The contract of ``flow``: a Contract, contract JSON as a mapping, or the path of such a JSON file.
+
+    Raises FlowError where it has the shape but not the content, Unsupported where no contract can be read from it.
+    """
+    if isinstance(flow, Contract):
+        return flow
+    if isinstance(flow, (str, os.PathLike)):
+        return _validated(_read_json(Path(flow)), str(flow))
+    if isinstance(flow, Mapping):
+        return _validated(flow, "a contract given as a mapping")
+    kind = flow if isinstance(flow, type) else type(flow)
+    what = "the class" if isinstance(flow, type) else "an object of"
+    raise Unsupported(
+        f"no contract can be read from {what} {kind.__module__}.{kind.__qualname__}",
+        hint=f"Give {_SHAPES}.",
+    )
+
+
+def resolver_of(flows: Any) -> Resolver:
+    """One way to ask, whatever ``flows`` is: an object with ``get_flow``, the bare callable, a mapping, or one flow.
+
+    A resolver says that a flow is missing by None or KeyError. Raises FlowError for anything else.
+    """
+    get_flow = getattr(flows, "get_flow", None)
+    if callable(get_flow):
+        return _asking(get_flow)
+    if isinstance(flows, Contract) or (isinstance(flows, Mapping) and isinstance(flows.get("workflowId"), str)):
+        only = contract_of(flows)
+        return lambda workflow_id, version: only if workflow_id == only.workflow_id else None
+    if isinstance(flows, Mapping):
+        return lambda workflow_id, version: flows.get(workflow_id)
+    if isinstance(flows, (str, os.PathLike)):
+        return resolver_of(contract_of(flows))
+    if callable(flows) and not isinstance(flows, type):
+        return _asking(flows)
+    raise FlowError(
+        f"flows cannot be a {type(flows).__qualname__}",
+        hint=f"Give a mapping of ids to flows, an object with get_flow(workflow_id, version=None), or {_SHAPES}.",
+    )
+
+
+def _asking(get_flow: Callable[..., Any]) -> Resolver:
+    """Call a resolver in the form it has: with or without a version."""
+    try:
+        parameters = inspect.signature(get_flow).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()  # type: ignore[assignment]  # a builtin without a signature takes the id alone
+    takes_version = any(p.name == "version" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+    def ask(workflow_id: str, version: str | None) -> Any:
+        try:
+            return get_flow(workflow_id, version=version) if takes_version else get_flow(workflow_id)
+        except KeyError:
+            return None
+
+    return ask
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as problem:
+        raise FlowError(f"the contract cannot be read: {problem.strerror}", path=str(path)) from None
+    except (ValueError, RecursionError) as problem:
+        raise FlowError(f"the contract is not JSON: {problem}", path=str(path)) from None
+
+
+def _validated(data: Any, origin: str) -> Contract:
+    from pydantic import ValidationError
+
+    try:
+        return Contract.model_validate(data)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "contract"
+        raise FlowError(
+            f"{origin} is not a contract: {printable(where)}: {first['msg']}",
+            hint="Keys are workflowId, version, engine, steps, gates, tools, …; all but workflowId are optional.",
+        ) from None

@@ -1,0 +1,66 @@
+"""The checks: one small pure function per finding code, ``(log, today's contract) -> findings``.
+
+``flow-missing``, ``log-unreadable`` and ``schema-unknown`` come from the simulation itself: without a log and a flow
+there is nothing to check. Users add their own checks with the ``pytest_loom_checks`` hook.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+
+from pytest_loom.contract.model import Contract
+from pytest_loom.deploy.report import Finding, finding
+from pytest_loom.errors import printable
+from pytest_loom.log.event import Log
+from pytest_loom.state import Suspension
+
+Check = Callable[[Log, Contract], Iterable[Finding]]
+
+
+def step_removed(log: Log, contract: Contract) -> Iterator[Finding]:
+    """A step that already ran is not in today's flow: its recorded output is orphaned, and it would run again live.
+
+    Loom's rule for journal engines (ADR 0008). Applies to finished runs too: they stand for runs that are on their way.
+    A sub-flow's steps are its own contract's business.
+    """
+    steps = contract.steps
+    if steps is None or (contract.engine or log.engine) != "journal":
+        return
+    gone = [frame for frame in log.state.frames.values() if frame.step_id not in steps and not frame.namespace]
+    for step in dict.fromkeys(frame.step_id for frame in gone):
+        statuses = [frame.status for frame in gone if frame.step_id == step]
+        name = printable(step)
+        near = difflib.get_close_matches(step, steps, n=1, cutoff=0.4)
+        renamed = f" Was it renamed to {printable(near[0])}?" if near else ""
+        did = "has run" if "completed" in statuses else f"was started ({statuses[-1]})"
+        yield finding(
+            log,
+            "step-removed",
+            f"step {name} {did}, but today's {printable(contract.workflow_id)} has no such step:"
+            f" its recorded result is orphaned and the work would be done again, live.{renamed}",
+            f"Keep the step id {name}, or let the old code finish these runs (pin), or fork them after a human looked.",
+            step=step,
+        )
+
+
+def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
+    """A run waits and will be resumed by today's code: worth a look, never a reason to fail (ADR 0008)."""
+    waits = log.state.suspensions
+    if log.state.status != "suspended" or not waits:
+        return
+    more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
+    yield finding(
+        log,
+        "suspended-carryover",
+        f"waits for {_wait(waits[0])}{more} and will be resumed by today's code.",
+        "Look whether what it waits for still means the same to today's code.",
+    )
+
+
+BUILT_IN: tuple[Check, ...] = (step_removed, suspended_carryover)
+
+
+def _wait(wait: Suspension) -> str:
+    on = " or ".join(printable(event) for event in wait.events)
+    return "a signal, an update or a condition" if on == "*" else f"{on} ({printable(wait.kind)})"

@@ -1,0 +1,189 @@
+"""What a deploy simulation found: findings, the verdict of each run, and the whole report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from pytest_loom.log.event import Log
+
+Severity = Literal["breaking", "warning", "info"]
+Verdict = Literal["resume", "upcast", "migrate", "pin", "reapprove", "fork", "manual", "reject"]
+
+BREAKING: dict[str, Verdict] = {
+    "flow-missing": "reject",
+    "schema-unknown": "reject",
+    "log-unreadable": "reject",
+    "upcast-missing": "reject",
+    "migration-missing": "reject",
+    "input-contract": "reject",
+    "output-contract": "manual",
+    "gate-removed": "manual",
+    "gate-changed": "manual",
+    "answer-misrouted": "manual",
+    "tool-missing": "manual",
+    "state-key-lost": "manual",
+    "state-type": "manual",
+    "reducer-changed": "manual",
+    "step-removed": "fork",
+    "frontier-missing": "fork",
+    "replay-diverged": "fork",
+    "join-broken": "fork",
+    "effect-repeated": "fork",
+    "approval-stale": "reapprove",
+    "approval-bypassed": "reapprove",
+    "tool-args": "reapprove",
+}
+"""Every breaking finding code, and what has to be done with a run that has it (DESIGN section 6, settled points)."""
+
+WARNING = frozenset({"suspended-carryover", "contract-drift", "contract-unknown", "step-inserted", "flow-ambiguous"})
+"""Codes that a person should look at, and that never make a simulation fail."""
+
+_WORST_FIRST: tuple[Verdict, ...] = ("reject", "manual", "fork", "reapprove", "pin", "migrate", "upcast", "resume")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result of a deploy simulation: what today's code would do to one recorded run.
+
+    ``code`` is from DESIGN section 8, ``message`` says what happened and what would happen, ``hint`` what to do,
+    ``source`` where the run was read (file, or file:line). ``acknowledged`` is who accepted it, why and until when.
+    """
+
+    code: str
+    severity: Severity
+    workflow_id: str
+    execution_id: str
+    step: str | None
+    message: str
+    hint: str
+    source: str
+    acknowledged: str | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it makes the simulation fail."""
+        return self.severity == "breaking" and self.acknowledged is None
+
+    def as_acknowledged(self, by: str) -> Finding:
+        """The same finding, accepted by somebody until a date."""
+        return replace(self, acknowledged=by)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as ``report.json`` holds it."""
+        facts: dict[str, Any] = {
+            "code": self.code,
+            "severity": self.severity,
+            "workflow_id": self.workflow_id,
+            "execution_id": self.execution_id,
+            "step": self.step,
+            "message": self.message,
+            "hint": self.hint,
+            "source": self.source,
+        }
+        if self.acknowledged is not None:
+            facts["acknowledged"] = self.acknowledged
+        return facts
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One run of the simulation: where it stands, and what to do with it."""
+
+    execution_id: str
+    workflow_id: str
+    status: str
+    verdict: Verdict
+    source: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The run as ``report.json`` holds it."""
+        return {
+            "execution_id": self.execution_id,
+            "workflow_id": self.workflow_id,
+            "status": self.status,
+            "verdict": self.verdict,
+            "source": self.source,
+        }
+
+
+@dataclass(slots=True)
+class DeployReport:
+    """The outcome of ``simulate_deploy``: ``ok``, ``findings``, ``runs`` (unfinished ones and those with findings).
+
+    ``examined`` counts the runs in scope, ``in_flight`` the unfinished ones among them, ``skipped`` those out of scope.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    runs: list[RunResult] = field(default_factory=list)
+    examined: int = 0
+    in_flight: int = 0
+    skipped: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """No breaking finding, but for acknowledged ones."""
+        return not any(finding.blocks for finding in self.findings)
+
+    def summary(self) -> dict[str, int]:
+        """The numbers that ``report.json`` and the terminal show; an acknowledged finding is counted as that only."""
+        return {
+            "runs": self.examined,
+            "in_flight": self.in_flight,
+            "out_of_scope": self.skipped,
+            "breaking": sum(finding.blocks for finding in self.findings),
+            "acknowledged": sum(finding.acknowledged is not None for finding in self.findings),
+            "warnings": sum(finding.severity == "warning" and not finding.acknowledged for finding in self.findings),
+            "infos": sum(finding.severity == "info" and not finding.acknowledged for finding in self.findings),
+        }
+
+    def add(self, other: DeployReport) -> None:
+        """Take over what another part of the same simulation found."""
+        self.findings += other.findings
+        self.runs += other.runs
+        self.examined += other.examined
+        self.in_flight += other.in_flight
+        self.skipped += other.skipped
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain JSON data, to cross process borders."""
+        return {
+            "findings": [found.as_dict() for found in self.findings],
+            "runs": [run.as_dict() for run in self.runs],
+            "examined": self.examined,
+            "in_flight": self.in_flight,
+            "skipped": self.skipped,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> DeployReport:
+        """The report that ``as_dict`` made plain."""
+        return cls(
+            findings=[Finding(**found) for found in data["findings"]],
+            runs=[RunResult(**run) for run in data["runs"]],
+            examined=data["examined"],
+            in_flight=data["in_flight"],
+            skipped=data["skipped"],
+        )
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{value} {name}" for name, value in self.summary().items() if value)
+        return f"<DeployReport {'ok' if self.ok else 'NOT ok'}: {numbers}>"
+
+
+def finding(
+    log: Log, code: str, message: str, hint: str, *, step: str | None = None, severity: Severity | None = None
+) -> Finding:
+    """A finding about ``log``. The severity is that of the code; a check of your own names its own."""
+    if severity is None:
+        if code not in BREAKING and code not in WARNING:
+            raise ValueError(f"{code!r} is not a finding code of pytest-loom: give its severity")
+        severity = "breaking" if code in BREAKING else "warning"
+    return Finding(code, severity, log.workflow_id, log.execution_id, step, message, hint, log.path)
+
+
+def verdict_of(findings: Iterable[Finding]) -> Verdict:
+    """What to do with a run: the worst of what its findings ask for; ``resume`` without any."""
+    asked = {BREAKING.get(found.code, "manual") for found in findings if found.severity == "breaking"}
+    return next((verdict for verdict in _WORST_FIRST if verdict in asked), "resume")

@@ -1,0 +1,91 @@
+"""The deploy report as text for a terminal: findings grouped by cause, what would happen, to whom, what to type."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from pytest_loom.deploy.report import DeployReport, Finding
+from pytest_loom.errors import printable
+
+_SHOWN = 3
+_LONGEST = 2_000
+_ORDER = {"breaking": 0, "warning": 1, "info": 2}
+
+
+def verdict_line(report: DeployReport) -> str:
+    """One line: does anything speak against this deploy, and how many runs say so?"""
+    numbers = report.summary()
+    hurt = len({(found.execution_id, found.source) for found in report.findings if found.blocks})
+    runs = f"{numbers['runs']} run{'' if numbers['runs'] == 1 else 's'}"
+    if not report.ok:
+        head = f"NOT SAFE TO DEPLOY: {hurt} of {runs} would break"
+    elif not numbers["runs"]:
+        head = "no unfinished run, so nothing can break"
+    else:
+        head = f"no breaking change found for {runs}, {numbers['in_flight'] or 'none'} of them unfinished"
+    warnings = f"{numbers['warnings']} warning{'' if numbers['warnings'] == 1 else 's'}"
+    more = [warnings] if numbers["warnings"] else []
+    more += [f"{numbers['acknowledged']} acknowledged"] if numbers["acknowledged"] else []
+    more += [f"{numbers['out_of_scope']} finished left out"] if numbers["out_of_scope"] else []
+    return ", ".join([head, *more])
+
+
+def cause_lines(findings: Iterable[Finding], *, width: int = 80) -> Iterator[str]:
+    """The causes in short, for the failure of one log file: the code, the place, what would happen, in which line."""
+    causes: dict[tuple[str, str, str | None], list[Finding]] = {}
+    for found in findings:
+        causes.setdefault((found.code, found.workflow_id, found.step), []).append(found)
+    for group in causes.values():
+        first = group[0]
+        yield f"{printable(first.code)}: {_place(first)}{_count(group)}"
+        yield from _wrapped(first.message, width, "  ")
+        if first.source.rpartition(":")[2].isdecimal():
+            yield f"    {printable(first.source, 200)}"
+
+
+def finding_lines(findings: Iterable[Finding], *, width: int = 80, shown: int = _SHOWN) -> Iterator[str]:
+    """The findings grouped by cause, worst first; of each cause ``shown`` runs by name and the rest as a number."""
+    causes: dict[tuple[str, str, str, str | None], list[Finding]] = {}
+    for found in findings:
+        causes.setdefault((found.severity, found.code, found.workflow_id, found.step), []).append(found)
+    for (severity, code, _, _), group in sorted(causes.items(), key=_weight):
+        accepted = sum(found.acknowledged is not None for found in group)
+        group.sort(key=lambda found: found.acknowledged is not None)
+        first = group[0]
+        state = "acknowledged" if accepted == len(group) else severity
+        yield f"{state}  {printable(code)}  {_place(first)}{_count(group)}"
+        yield from _wrapped(first.message, width, "  ")
+        for found in group[:shown]:
+            yield f"    {printable(found.execution_id) or '(no execution named)'}  {printable(found.source, 200)}"
+            if found.message != first.message:
+                yield from _wrapped(found.message, width, "      ")
+            if found.acknowledged:
+                yield from _wrapped(f"acknowledged by {found.acknowledged}", width, "      ")
+        if len(group) > shown:
+            yield f"    and {len(group) - shown} more (all are in the report: --loom-report=report.json)"
+        yield from _wrapped(f"-> {first.hint}", width, "  ", "     ")
+
+
+def _place(found: Finding) -> str:
+    flow = printable(found.workflow_id) if found.workflow_id else "unknown flow"
+    return f"{flow}, step {printable(found.step)}" if found.step else flow
+
+
+def _count(group: list[Finding]) -> str:
+    return f", {len(group)} runs" if len(group) > 1 else ""
+
+
+def _weight(cause: tuple[tuple[str, str, str, str | None], list[Finding]]) -> tuple[int, bool]:
+    (severity, *_), group = cause
+    return _ORDER[severity], all(found.acknowledged is not None for found in group)
+
+
+def _wrapped(text: str, width: int, indent: str, later: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        printable(" ".join(text.split()), _LONGEST),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent if later is None else later,
+        break_on_hyphens=False,
+    )

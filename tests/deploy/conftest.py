@@ -1,0 +1,43 @@
+"""Runs to simulate a deploy on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_loom import Log, LogBuilder
+
+
+@pytest.fixture
+def run() -> Callable[..., Log]:
+    """Makes the log of one run: ``run("r-1", "assess", "pay", status="suspended")``."""
+    return make_run
+
+
+def make_run(
+    execution_id: str = "r-1",
+    *steps: str,
+    flow: str = "refund",
+    status: str = "completed",
+    manifest: dict[str, Any] | None = None,
+    **log_facts: Any,
+) -> Log:
+    """A run whose steps have all completed; ``status`` is how it stands then."""
+    made = LogBuilder(execution_id, flow, path=f"{execution_id}.loom.jsonl")
+    made.add("EXECUTION_STARTED", {"input": {"order": 1}, "manifest": manifest or {}}, timestamp=0)
+    for step in steps:
+        made.add("STEP_STARTED", {"stepId": step}, timestamp=1)
+        made.add("STEP_COMPLETED", {"stepId": step, "output": f"{step} done"}, timestamp=2)
+    last: dict[str, tuple[str, dict[str, Any]]] = {
+        "completed": ("EXECUTION_COMPLETED", {"output": None}),
+        "failed": ("EXECUTION_FAILED", {"error": {"type": "ValueError", "message": "no"}}),
+        "cancelled": ("EXECUTION_CANCELLED", {"reason": "asked"}),
+        "continued": ("EXECUTION_CONTINUED", {"newExecutionId": "r-next"}),
+        "suspended": ("EXECUTION_SUSPENDED", {"on": "Approved", "kind": "approval"}),
+    }
+    if status in last:
+        kind, payload = last[status]
+        made.add(kind, payload, timestamp=3)
+    return made.log(**log_facts)

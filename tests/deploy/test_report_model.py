@@ -1,0 +1,125 @@
+"""The report model: finding codes, verdicts, what counts as ok, and the plain data that crosses process borders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_loom import DeployReport, Finding, Log
+from pytest_loom.deploy.report import BREAKING, WARNING, RunResult, finding, verdict_of
+
+Run = Callable[..., Log]
+
+
+def found(code: str, severity: Any = "breaking", **other: Any) -> Finding:
+    """A finding of that code."""
+    facts: dict[str, Any] = {"workflow_id": "refund", "execution_id": "r-1", "step": None}
+    return Finding(code, severity, **{**facts, "message": "m", "hint": "h", "source": "s", **other})
+
+
+class TestCodes:
+    def test_the_pinned_set(self) -> None:
+        """Codes are a promise to those who gate on them: none disappears or changes its side."""
+        assert set(BREAKING) == {
+            *("flow-missing", "step-removed", "frontier-missing", "gate-removed", "gate-changed", "answer-misrouted"),
+            *("input-contract", "output-contract", "state-key-lost", "state-type", "reducer-changed", "tool-missing"),
+            *("tool-args", "approval-stale", "approval-bypassed", "effect-repeated", "replay-diverged", "join-broken"),
+            *("schema-unknown", "upcast-missing", "migration-missing", "log-unreadable"),
+        }
+        assert {
+            "suspended-carryover",
+            "contract-drift",
+            "contract-unknown",
+            "step-inserted",
+            "flow-ambiguous",
+        } == WARNING
+
+    def test_the_severity_is_the_codes(self, run: Run) -> None:
+        """A known code brings its severity; a code of one's own has to name one."""
+        log = run("r-1")
+        assert finding(log, "flow-missing", "m", "h").severity == "breaking"
+        assert finding(log, "suspended-carryover", "m", "h").severity == "warning"
+        assert finding(log, "mine", "m", "h", severity="info", step="s").step == "s"
+        with pytest.raises(ValueError, match="'mine' is not a finding code of pytest-loom: give its severity"):
+            finding(log, "mine", "m", "h")
+
+    def test_a_finding_names_its_run(self, run: Run) -> None:
+        """Flow, run and file come from the log."""
+        made = finding(run("r-7", flow="order"), "flow-missing", "m", "h")
+        assert (made.workflow_id, made.execution_id, made.source) == ("order", "r-7", "r-7.loom.jsonl")
+
+
+class TestVerdict:
+    @pytest.mark.parametrize(
+        ("codes", "verdict"),
+        [
+            ([], "resume"),
+            (["approval-stale"], "reapprove"),
+            (["approval-stale", "step-removed"], "fork"),
+            (["step-removed", "tool-missing", "approval-stale"], "manual"),
+            (["tool-missing", "log-unreadable"], "reject"),
+            (["of-your-own"], "manual"),
+        ],
+    )
+    def test_the_worst_counts(self, codes: list[str], verdict: str) -> None:
+        """In the order reject, manual, fork, reapprove; a breaking code of one's own asks for a human."""
+        assert verdict_of(found(code) for code in codes) == verdict
+
+    def test_warnings_ask_for_nothing(self) -> None:
+        """A run with warnings and infos only is resumed."""
+        assert verdict_of([found("suspended-carryover", "warning"), found("mine", "info")]) == "resume"
+
+
+class TestReport:
+    def test_what_is_ok(self) -> None:
+        """Only a breaking finding that nobody accepted makes a report fail."""
+        others = [found("x", "warning"), found("x", "info"), found("x", acknowledged="ann until 2027-01-31: known")]
+        report = DeployReport(findings=others, examined=3, in_flight=1, skipped=2)
+        assert report.ok
+        assert report.summary() == {
+            "runs": 3,
+            "in_flight": 1,
+            "out_of_scope": 2,
+            "breaking": 0,
+            "acknowledged": 1,
+            "warnings": 1,
+            "infos": 1,
+        }
+        report.findings.append(found("x"))
+        assert (report.ok, report.summary()["breaking"]) == (False, 1)
+
+    def test_an_acknowledged_warning_is_counted_once(self) -> None:
+        """The numbers of the summary do not overlap: whoever adds them up gets the number of findings."""
+        report = DeployReport(findings=[found("x", "warning", acknowledged="ann"), found("x", "info")])
+        numbers = report.summary()
+        assert sum(numbers[name] for name in ("breaking", "acknowledged", "warnings", "infos")) == 2
+
+    def test_parts_add_up(self) -> None:
+        """Reports of several files (or workers) make one, in the order given."""
+        one = DeployReport([found("a")], [RunResult("r-1", "f", "completed", "fork", "s")], 2, 1, 3)
+        two = DeployReport([found("b")], [RunResult("r-2", "f", "running", "resume", "s")], 5, 1, 0)
+        one.add(two)
+        assert [f.code for f in one.findings] == ["a", "b"]
+        assert [r.execution_id for r in one.runs] == ["r-1", "r-2"]
+        assert (one.examined, one.in_flight, one.skipped) == (7, 2, 3)
+
+    def test_plain_data_and_back(self) -> None:
+        """as_dict is JSON data that from_dict makes into an equal report, acknowledgements included."""
+        findings = [found("a", step="pay"), found("b", "warning", acknowledged="ann")]
+        report = DeployReport(findings, [RunResult("r-1", "f", "completed", "fork", "s")], 2, 1, 3)
+        plain = json.loads(json.dumps(report.as_dict()))
+        assert DeployReport.from_dict(plain) == report
+
+    def test_the_keys_of_a_finding(self) -> None:
+        """The keys that report.json promises; acknowledged is there only where somebody did."""
+        keys = ["code", "severity", "workflow_id", "execution_id", "step", "message", "hint", "source"]
+        assert list(found("a").as_dict()) == keys
+        assert list(found("a").as_acknowledged("ann").as_dict()) == [*keys, "acknowledged"]
+
+    def test_its_repr_says_how_it_is(self) -> None:
+        """What a debugger shows: the verdict and the numbers that are not 0."""
+        assert repr(DeployReport([found("a")], examined=3)) == "<DeployReport NOT ok: 3 runs, 1 breaking>"
+        assert repr(DeployReport(examined=1, in_flight=1)) == "<DeployReport ok: 1 runs, 1 in_flight>"

@@ -1,0 +1,124 @@
+"""``report.json``: its schema is a promise to the scripts that gate a deploy on it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_loom import DeployReport, Finding
+from pytest_loom.deploy.report import RunResult
+from pytest_loom.report.json import write_json
+
+RED = Finding("step-removed", "breaking", "refund", "r-1", "assess", "m", "h", "a.loom.jsonl")
+LOOK = Finding("suspended-carryover", "warning", "refund", "r-2", None, "m", "h", "b.loom.jsonl", "ann until 2027: x")
+
+
+def written(report: DeployReport, path: Path, *, ok: bool = True, **extra: int) -> Any:
+    """The file, decoded by Python's own json."""
+    write_json(report, path, ok=ok, extra=extra)
+    return json.loads(path.read_bytes())
+
+
+def test_the_whole_schema(tmp_path: Path) -> None:
+    """Every key of the file, by name and in order."""
+    runs = [RunResult("r-1", "refund", "completed", "fork", "a.loom.jsonl")]
+    report = DeployReport([RED, LOOK], runs, examined=2, in_flight=1, skipped=3)
+    data = written(report, tmp_path / "report.json", ok=False, logs=2, not_judged=0)
+    assert list(data) == ["ok", "schema", "summary", "findings", "runs"]
+    assert data == {
+        "ok": False,
+        "schema": 1,
+        "summary": {
+            "runs": 2,
+            "in_flight": 1,
+            "out_of_scope": 3,
+            "breaking": 1,
+            "acknowledged": 1,
+            "warnings": 0,
+            "infos": 0,
+            "logs": 2,
+            "not_judged": 0,
+        },
+        "findings": [
+            {
+                "code": "step-removed",
+                "severity": "breaking",
+                "workflow_id": "refund",
+                "execution_id": "r-1",
+                "step": "assess",
+                "message": "m",
+                "hint": "h",
+                "source": "a.loom.jsonl",
+            },
+            {
+                "code": "suspended-carryover",
+                "severity": "warning",
+                "workflow_id": "refund",
+                "execution_id": "r-2",
+                "step": None,
+                "message": "m",
+                "hint": "h",
+                "source": "b.loom.jsonl",
+                "acknowledged": "ann until 2027: x",
+            },
+        ],
+        "runs": [
+            {
+                "execution_id": "r-1",
+                "workflow_id": "refund",
+                "status": "completed",
+                "verdict": "fork",
+                "source": "a.loom.jsonl",
+            }
+        ],
+    }
+
+
+def test_an_empty_report(tmp_path: Path) -> None:
+    """Nothing found and nothing listed is still the whole schema."""
+    data = written(DeployReport(examined=1), tmp_path / "report.json")
+    assert (data["ok"], data["findings"], data["runs"]) == (True, [], [])
+
+
+@pytest.mark.parametrize(("session", "red", "ok"), [(True, False, True), (False, False, False), (True, True, False)])
+def test_ok_is_never_better_than_the_report(tmp_path: Path, session: bool, red: bool, ok: bool) -> None:
+    """The session may know worse (a log that was not judged), and cannot make a red report green."""
+    report = DeployReport([RED] if red else [], examined=1)
+    assert written(report, tmp_path / "report.json", ok=session)["ok"] is ok
+
+
+def test_one_finding_a_line(tmp_path: Path) -> None:
+    """Each finding and each run has its line, so that reports diff well and big ones can be read line by line."""
+    runs = [RunResult(f"r-{n}", "refund", "running", "resume", "s") for n in range(3)]
+    write_json(DeployReport([RED, RED, LOOK], runs), tmp_path / "report.json", ok=False, extra={})
+    lines = (tmp_path / "report.json").read_text().splitlines()
+    assert sum(line.startswith('{"code"') for line in lines) == 3
+    assert sum(line.startswith('{"execution_id"') for line in lines) == 3
+
+
+def test_hostile_text(tmp_path: Path) -> None:
+    """Whatever a log put into a name comes out of the JSON as it was, escaped and not shortened."""
+    name = 'r"\\\n\x1b[2J\u2028é😀</script>' + "x" * 10_000
+    hostile = Finding("step-removed", "breaking", name, name, name, name, name, name)
+    (finding,) = written(DeployReport([hostile]), tmp_path / "report.json")["findings"]
+    assert {finding[key] for key in ("workflow_id", "execution_id", "step", "message", "hint", "source")} == {name}
+
+
+def test_the_folder_is_made_and_the_file_replaced(tmp_path: Path) -> None:
+    """A report goes into a folder that is not there yet, and takes the place of the last one as a whole."""
+    path = tmp_path / "out" / "reports" / "report.json"
+    written(DeployReport([RED] * 50), path)
+    assert written(DeployReport(), path)["findings"] == []
+    assert os.listdir(path.parent) == ["report.json"]
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    """Where it cannot be written an OSError says so, and nothing half-written stays."""
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OSError, match="file"):
+        write_json(DeployReport(), tmp_path / "file" / "report.json", ok=True, extra={})
+    assert os.listdir(tmp_path) == ["file"]

@@ -1,0 +1,145 @@
+"""The deploy report for a terminal, as plain expected text: what a tired engineer has to understand in ten seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_loom import DeployReport, Finding
+from pytest_loom.report.text import finding_lines, verdict_line
+
+
+def found(number: int = 1, code: str = "step-removed", severity: Any = "breaking", **other: Any) -> Finding:
+    """A finding about refund run r-NUMBER."""
+    facts: dict[str, Any] = {"workflow_id": "refund", "execution_id": f"r-{number}", "step": "assess"}
+    facts |= {"message": "It would run again.", "hint": "Keep it.", "source": f"logs/{number}.loom.jsonl", **other}
+    return Finding(code, severity, **facts)
+
+
+def text(*findings: Finding, **options: Any) -> str:
+    """The lines as one text."""
+    return "\n".join(finding_lines(findings, **options))
+
+
+class TestVerdict:
+    @pytest.mark.parametrize(
+        ("report", "line"),
+        [
+            (
+                DeployReport([found(), found(2), found(2, step="pay")], examined=7),
+                "NOT SAFE TO DEPLOY: 2 of 7 runs would break",
+            ),
+            (DeployReport([found()], examined=1), "NOT SAFE TO DEPLOY: 1 of 1 run would break"),
+            (
+                DeployReport([found(), found(2, severity="warning")], examined=2, skipped=4),
+                "NOT SAFE TO DEPLOY: 1 of 2 runs would break, 1 warning, 4 finished left out",
+            ),
+            (
+                DeployReport([found(severity="warning"), found(2, severity="warning")], examined=7, in_flight=4),
+                "no breaking change found for 7 runs, 4 of them unfinished, 2 warnings",
+            ),
+            (DeployReport(examined=1), "no breaking change found for 1 run, none of them unfinished"),
+            (DeployReport(skipped=3), "no unfinished run, so nothing can break, 3 finished left out"),
+            (
+                DeployReport([found(acknowledged="ann")], examined=2, in_flight=1),
+                "no breaking change found for 2 runs, 1 of them unfinished, 1 acknowledged",
+            ),
+        ],
+    )
+    def test_one_line(self, report: DeployReport, line: str) -> None:
+        """May this be deployed, how many runs say so, and what else there is to look at."""
+        assert verdict_line(report) == line
+
+
+class TestFindings:
+    def test_one(self) -> None:
+        """How bad, which code, where; what would happen; to whom; what to do."""
+        assert text(found()) == (
+            "breaking  step-removed  refund, step assess\n"
+            "  It would run again.\n"
+            "    r-1  logs/1.loom.jsonl\n"
+            "  -> Keep it."
+        )
+
+    def test_many_runs_with_one_cause(self) -> None:
+        """Fifty runs of one cause are one paragraph: the number, three of them, and where the others are."""
+        assert text(*(found(number) for number in range(1, 51))) == (
+            "breaking  step-removed  refund, step assess, 50 runs\n"
+            "  It would run again.\n"
+            "    r-1  logs/1.loom.jsonl\n"
+            "    r-2  logs/2.loom.jsonl\n"
+            "    r-3  logs/3.loom.jsonl\n"
+            "    and 47 more (all are in the report: --loom-report=report.json)\n"
+            "  -> Keep it."
+        )
+
+    def test_the_worst_first(self) -> None:
+        """Breaking (what was accepted after what was not) before warning before info, as found or not."""
+        found_ = [found(1, "a", "info"), found(2, "b", "warning"), found(5, "d", acknowledged="ann"), found(3, "c")]
+        found_.append(found(4, "b", "warning", step=None))
+        heads = [line for line in finding_lines(found_) if not line.startswith(" ")]
+        assert heads == [
+            "breaking  c  refund, step assess",
+            "acknowledged  d  refund, step assess",
+            "warning  b  refund, step assess",
+            "warning  b  refund",
+            "info  a  refund, step assess",
+        ]
+
+    def test_what_differs_within_a_cause_is_said_with_the_run(self) -> None:
+        """Runs of one cause may wait for different things: the head is the first one's, the others say their own."""
+        assert text(found(), found(2, message="It waits for Paid."), found(3)) == (
+            "breaking  step-removed  refund, step assess, 3 runs\n"
+            "  It would run again.\n"
+            "    r-1  logs/1.loom.jsonl\n"
+            "    r-2  logs/2.loom.jsonl\n"
+            "      It waits for Paid.\n"
+            "    r-3  logs/3.loom.jsonl\n"
+            "  -> Keep it."
+        )
+
+    def test_acknowledged(self) -> None:
+        """A cause that is acknowledged for all its runs says so at its head; else only the runs that are."""
+        accepted = found(acknowledged="ann until 2027-01-31: finished by hand")
+        assert text(accepted) == (
+            "acknowledged  step-removed  refund, step assess\n"
+            "  It would run again.\n"
+            "    r-1  logs/1.loom.jsonl\n"
+            "      acknowledged by ann until 2027-01-31: finished by hand\n"
+            "  -> Keep it."
+        )
+        assert text(accepted, found(2)).splitlines()[0] == "breaking  step-removed  refund, step assess, 2 runs"
+
+    def test_what_is_red_is_shown_before_what_was_accepted(self) -> None:
+        """Of one cause, the three runs that are shown are such as nobody has accepted, if there are any."""
+        accepted = [found(number, acknowledged="ann") for number in range(1, 4)]
+        shown = text(*accepted, found(4))
+        assert "    r-4  logs/4.loom.jsonl\n" in shown
+        assert "    and 1 more (" in shown
+
+    def test_long_text_is_wrapped(self) -> None:
+        """Sentences keep to 80 columns, and go on below where they began."""
+        lines = text(found(message="word " * 40, hint="do this " * 20)).splitlines()
+        assert all(len(line) <= 80 for line in lines)
+        assert [line[:5] for line in lines[1:4]] == ["  wor"] * 3
+        assert [line[:5] for line in lines[-3:]] == ["  -> ", "     ", "     "]
+
+    def test_a_log_without_a_run(self) -> None:
+        """A file that cannot be read at all has neither flow nor run: that is said, too."""
+        broken = found(code="log-unreadable", workflow_id="", execution_id="", step=None)
+        assert text(broken).splitlines()[0] == "breaking  log-unreadable  unknown flow"
+        assert text(broken).splitlines()[2] == "    (no execution named)  logs/1.loom.jsonl"
+
+    def test_names_from_logs_stay_on_their_line(self) -> None:
+        """Control characters and endless names of a log cannot forge or flood the terminal."""
+        name = "x\nSAFE TO DEPLOY\x1b[2J\u2028" + "y" * 5_000
+        hostile = found(workflow_id=name, execution_id=name, step=name, source=name, acknowledged=name)
+        shown = text(hostile)
+        assert all(line.isprintable() for line in shown.split("\n"))
+        assert not any(line.startswith("SAFE") for line in shown.split("\n"))
+        assert max(len(line) for line in shown.split("\n")) < 400
+
+    def test_nothing(self) -> None:
+        """No finding, no line."""
+        assert list(finding_lines([])) == []
