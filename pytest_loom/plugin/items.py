@@ -1,0 +1,282 @@
+"""The test items of ``--loom-deploy-sim``: one per log file, found by ``loom_logs`` or named on the command line.
+
+This module is a plugin of its own, registered with the flag. The items are ``pytest.Function``s, so that fixtures
+(``loom_flows`` above all), ``-k``, ``-x``, ``-n`` and JUnit work. A run is a line of a finding, never an item.
+PYTEST_DONT_REWRITE: no assertion in here is for users.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_loom.plugin.keys import FACTS
+from pytest_loom.plugin.options import SETTINGS, failing, flows_target, import_flows, log_files, raised_at, shown
+
+FILES = pytest.StashKey[tuple[dict[Path, None], list[str]]]()
+"""The log files of this session, and the patterns that matched none."""
+
+UNUSABLE = pytest.StashKey[dict[str, Exception]]()
+"""The ``module:attr`` whose import failed, and how: what an import does is not done twice."""
+
+ITEM_NAME = "deploy-sim"
+PROBLEM_NAME = "loom-deploy-sim"
+
+
+@dataclass
+class Selection:
+    """What this session was told to collect, and where collection has been.
+
+    ``logs`` are the log files that the command line names; ``chosen`` says that it names any, or single tests: then
+    only those are meant.
+    """
+
+    logs: set[Path]
+    chosen: bool
+    folders: dict[Path, pytest.Collector] = field(default_factory=dict)
+
+
+SELECTION = pytest.StashKey[Selection]()
+
+
+class LogFile(pytest.File):
+    """A file of recorded runs."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One item for the whole file."""
+        yield DeploySim.from_parent(self, name=ITEM_NAME, callobj=deploy_sim)
+
+
+class DeploySim(pytest.Function):
+    """Holds the runs of one log file against today's flows."""
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Failures are about the log, not about this module."""
+        return self.path, 0, f"{self.parent.name if self.parent else ''}::{self.name}"
+
+
+class Problem(pytest.Item):
+    """Stands for the simulations that cannot even begin for one cause: one readable failure instead of one per log."""
+
+    cause = ""
+    logs: tuple[Path, ...] = ()
+
+    def runtest(self) -> None:
+        """Fail, saying for which cause and which logs."""
+        self.stash[FACTS] = {"logs": len(self.logs)}
+        lines = [f"deploy simulation: {self.cause}"]
+        if self.logs:
+            names = [shown(path, self.config.invocation_params.dir) for path in self.logs[:3]]
+            more = f" and {len(self.logs) - 3} more" if len(self.logs) > 3 else ""
+            lines.append(f"  Not judged, therefore: {', '.join(names)}{more}")
+        pytest.fail("\n".join(lines), pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Failures are about the configuration."""
+        return self.config.inipath or self.config.rootpath, 0, self.name
+
+
+def is_simulation(nodeid: str) -> bool:
+    """Whether a node id is that of a simulation (pytest-xdist may add the name of a group to it)."""
+    name = nodeid.rpartition("::")[2]
+    return name.partition("@")[0] == ITEM_NAME or name.partition("[")[0] == PROBLEM_NAME
+
+
+def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
+    """The body of a simulation item."""
+    from pytest_loom.deploy.acks import acknowledge
+    from pytest_loom.deploy.simulate import simulate_deploy
+    from pytest_loom.errors import LoomError
+    from pytest_loom.report.text import cause_lines
+    from pytest_loom.sources import LogStream, iter_file
+
+    node = request.node
+    config = request.config
+    settings = config.stash[SETTINGS]
+    checks = [check for answer in node.ihook.pytest_loom_checks(config=config) for check in answer]
+    logs = LogStream(iter_file(Path(shown(node.path, config.invocation_params.dir))))
+    try:
+        report = simulate_deploy(logs, loom_flows, scope=settings.scope, checks=checks)  # type: ignore[arg-type]
+    except LoomError as error:
+        raise failing(f"deploy simulation: not judged: {error}") from None
+    report.findings = acknowledge(report.findings, settings.acks, date.today())
+    node.stash[FACTS] = {"report": report.as_dict()}
+    node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]  # a rerun has its own
+    node.user_properties.append(("loom", json.dumps({"ok": report.ok, **report.summary()})))
+    if not report.ok:
+        pytest.fail("\n".join(cause_lines(found for found in report.findings if found.blocks)), pytrace=False)
+
+
+def flows_for(node: pytest.Item) -> Any:
+    """Today's flows for a test: the ``pytest_loom_flows`` hook's answer, else what the ``loom_flows`` setting names.
+
+    Raises FlowError where neither says anything, or what they say cannot be had.
+    """
+    from pytest_loom.errors import FlowError
+
+    log_path = node.path if isinstance(node, DeploySim) else None
+    try:
+        answer = node.ihook.pytest_loom_flows(config=node.config, log_path=log_path)
+    except Exception as problem:
+        what = f"the pytest_loom_flows hook raised {type(problem).__name__}: {problem}{raised_at(problem)}"
+        raise FlowError(what, hint="It has to return today's flows, or None to leave it to others.") from problem
+    if answer is not None:
+        return answer
+    settings = node.config.stash[SETTINGS]
+    target = flows_target(settings, log_path)
+    if target is None:
+        what = "loom_flows is not set: against which code should recorded runs be held?"
+        if settings.flow_lines:
+            what = "no line of loom_flows is for these logs." if log_path else "loom_flows names several applications."
+        raise FlowError(
+            what,
+            hint='Set loom_flows = "module:attr" in pytest\'s configuration, or override the loom_flows fixture.',
+        )
+    unusable = node.config.stash.setdefault(UNUSABLE, {})
+    if target not in unusable:
+        try:
+            return import_flows(target)
+        except FlowError as error:
+            unusable[target] = error
+    raise unusable[target]
+
+
+def session_files(config: pytest.Config) -> tuple[dict[Path, None], list[str]]:
+    """The log files of this session, looked up once, and the patterns that match none."""
+    if FILES not in config.stash:
+        config.stash[FILES] = log_files(config.stash[SETTINGS])
+    return config.stash[FILES]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> LogFile | None:
+    """The collector of a log file that collection walks over, or that the command line names."""
+    config = parent.config
+    if file_path in session_files(config)[0] or file_path in config.stash[SELECTION].logs:
+        return LogFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_report_header(config: pytest.Config) -> list[str] | None:
+    """Say what a deploy simulation is going to look at."""
+    if hasattr(config, "workerinput"):
+        return None
+    files, _ = session_files(config)
+    flows = ", ".join(config.stash[SETTINGS].flow_lines) or "the loom_flows fixture"
+    return [f"loom: deploy simulation of {len(files)} log file{'' if len(files) == 1 else 's'} against {flows}"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Before collection: note what the command line names."""
+    from pytest_loom.sources import sources
+
+    config = session.config
+    files, _ = session_files(config)
+    suffixes = tuple(suffix for source in sources() for suffix in source.suffixes)
+    here = config.invocation_params.dir
+    named = {Path(os.path.abspath(here / argument.partition("::")[0])) for argument in config.args}
+    logs = {path for path in named if path in files or (path.name.endswith(suffixes) and not path.is_dir())}
+    config.stash[SELECTION] = Selection(logs, bool(logs) or any("::" in argument for argument in config.args))
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Note where collection has been: fixtures of a conftest.py are found by its folder's collector."""
+    if isinstance(collector, pytest.Directory):
+        collector.config.stash[SELECTION].folders[collector.path] = collector
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Complete the simulations, and once ``-k`` and the like have chosen, see which of them can begin at all."""
+    _add_logs_elsewhere(session, items)
+    found = any(isinstance(item, DeploySim) for item in items)
+    yield
+    _replace_hopeless(session, items, found=found)
+
+
+def _add_logs_elsewhere(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """After collection: add the configured logs that it did not come by, wherever they are (or should be)."""
+    config = session.config
+    selection = config.stash[SELECTION]
+    collected = {item.path for item in items if isinstance(item, DeploySim)}
+    for path in () if selection.chosen else session_files(config)[0]:
+        if path not in collected and not _ignored(config, path):
+            parent = _collector_of(session, path.parent, selection.folders)
+            items.extend(session.genitems(LogFile.from_parent(parent, path=path)))
+
+
+def _collector_of(session: pytest.Session, folder: Path, known: dict[Path, pytest.Collector]) -> pytest.Collector:
+    """The collector of a folder: where collection has not been there, a new one, so that its conftest.py counts."""
+    if folder in known:
+        return known[folder]
+    root = session.config.rootpath
+    parent: pytest.Collector = session
+    if folder != root and folder.is_relative_to(root):
+        parent = _collector_of(session, folder.parent, known)
+    collector = parent.ihook.pytest_collect_directory(path=folder, parent=parent) if folder.is_dir() else None
+    if collector is not None:
+        collector.ihook.pytest_collectstart(collector=collector)
+        report = collector.ihook.pytest_make_collect_report(collector=collector)  # loads the conftest.py
+        collector.ihook.pytest_collectreport(report=report)
+    known[folder] = collector or parent
+    return known[folder]
+
+
+def _replace_hopeless(session: pytest.Session, items: list[pytest.Item], *, found: bool) -> None:
+    """Put one Problem where simulations cannot begin for one cause; ``found`` says whether there was any log at all."""
+    config = session.config
+    causes: dict[str, list[pytest.Item]] = {}
+    if not found and not config.stash[SELECTION].chosen:
+        causes[_no_log(config)] = []
+    for item in items:
+        cause = _cannot_begin(item) if isinstance(item, DeploySim) else ""
+        if cause:
+            causes.setdefault(cause, []).append(item)
+    hopeless = {item for group in causes.values() for item in group}
+    items[:] = [item for item in items if item not in hopeless]
+    for number, (cause, group) in enumerate(causes.items(), 1):
+        name = PROBLEM_NAME if number == 1 else f"{PROBLEM_NAME}[{number}]"
+        problem: Problem = Problem.from_parent(session, name=name, nodeid=name)
+        problem.cause = cause
+        problem.logs = tuple(item.path for item in group)
+        items.append(problem)
+
+
+def _cannot_begin(item: DeploySim) -> str:
+    """Why there are no flows to hold the log against; "" where there are, or where a fixture of the user's has them."""
+    from pytest_loom.errors import FlowError
+
+    definitions = item._fixtureinfo.name2fixturedefs.get("loom_flows", ())
+    if definitions and definitions[-1].func.__module__ != "pytest_loom.plugin":
+        return ""
+    try:
+        flows_for(item)
+    except FlowError as error:
+        return str(error)
+    return ""
+
+
+def _no_log(config: pytest.Config) -> str:
+    settings = config.stash[SETTINGS]
+    patterns = ", ".join(settings.log_patterns) or "the default, every *.loom.jsonl"
+    return (
+        f"no log found ({patterns}, below {settings.base}).\n"
+        "  An empty corpus proves nothing, so it is an error.\n"
+        '  Set loom_logs = ["tests/logs/*.loom.jsonl"] in pytest\'s configuration to where your logs are.'
+    )
+
+
+def _ignored(config: pytest.Config, path: Path) -> bool:
+    """Whether the user told pytest to leave the file, or a folder above it, out."""
+    here = config.invocation_params.dir
+    ignored = {Path(os.path.abspath(here / name)) for name in config.getoption("ignore") or ()}
+    if not ignored.isdisjoint(path.parents):
+        return True
+    return bool(config.hook.pytest_ignore_collect(collection_path=path, config=config))

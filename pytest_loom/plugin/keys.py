@@ -1,0 +1,16 @@
+"""What the parts of the plugin keep on pytest's own objects, by typed keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+FACTS = pytest.StashKey[dict[str, Any]]()
+"""On a test: what it has to tell the session (a deploy report, accepted goldens), as plain JSON data."""
+
+PASSED = pytest.StashKey[bool]()
+"""On a test: whether its body passed."""
+
+COLLECTED = pytest.StashKey[set[str]]()
+"""On the config: the files that were collected whole."""

@@ -1,0 +1,240 @@
+"""The plugin's flags and ini settings, read once into one object and judged before anything runs."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import os
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_loom.deploy.acks import Ack
+
+SCOPES = ("auto", "all", "in-flight")
+DEFAULT_LOGS = ("**/*.loom.jsonl", "**/*.loom.jsonl.gz")
+REPORT_SUFFIXES = (".json",)
+SUFFIX = "loomrun"
+"""How the files of ``loom_snapshot`` end; no other extension of syrupy may end so."""
+_HERE = str(Path(__file__).parent)
+
+
+class Settings:
+    """What the user asked for.
+
+    ``base`` is the folder that relative paths start from (the ini file's, else rootdir); ``update`` says that this run
+    may rewrite what it compares with (``--snapshot-update`` or ``--loom-update``).
+    """
+
+    def __init__(
+        self,
+        *,
+        base: Path,
+        simulate: bool,
+        update: bool,
+        scope: str,
+        reports: list[Path],
+        log_patterns: list[str],
+        flow_lines: list[str],
+        acks: list[Ack],
+    ) -> None:
+        self.base = base
+        self.simulate = simulate
+        self.update = update
+        self.scope = scope
+        self.reports = reports
+        self.log_patterns = log_patterns
+        self.flow_lines = flow_lines
+        self.acks = acks
+
+
+SETTINGS = pytest.StashKey[Settings]()
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the flags and ini settings."""
+    group = parser.getgroup("loom", "pytest-loom: the recorded log is the fixture")
+    group.addoption(
+        "--loom-deploy-sim",
+        action="store_true",
+        help="hold every recorded run (ini loom_logs) against today's flows (ini loom_flows), one test per log file",
+    )
+    group.addoption(
+        "--loom-scope",
+        choices=SCOPES,
+        default="auto",
+        help="which runs count: auto (all of a kept file, the unfinished ones of a live store), all, in-flight",
+    )
+    group.addoption(
+        "--loom-report",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="write the deploy report to FILE; the form follows its suffix (.json); may be given several times",
+    )
+    group.addoption(
+        "--loom-update",
+        action="store_true",
+        help="accept changed golden logs: what --snapshot-update means to pytest-loom, for runs without syrupy",
+    )
+    parser.addini("loom_logs", "globs of recorded logs, one a line (default: every *.loom.jsonl)", type="linelist")
+    parser.addini("loom_flows", "today's flows: module:attr, or lines of GLOB = module:attr", type="string")
+    parser.addini("loom_acks", "a TOML file of acknowledged findings", type="string")
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Read and judge flags and ini settings. Raises pytest.UsageError for one that makes no sense."""
+    base = config.inipath.parent if config.inipath else config.rootpath
+    reports = [Path(name) for name in config.getoption("loom_report")]
+    for report in reports:
+        if not report.name.endswith(REPORT_SUFFIXES):
+            raise pytest.UsageError(
+                f"--loom-report={report}: the form is told by the suffix, one of {', '.join(REPORT_SUFFIXES)}"
+            )
+    lines = [line.strip() for line in str(config.getini("loom_flows") or "").splitlines() if line.strip()]
+    for line in lines:
+        target = line.rpartition("=")[2].strip()
+        module, _, attribute = target.partition(":")
+        if not module or not attribute or (len(lines) > 1 and "=" not in line):
+            raise pytest.UsageError(
+                f"loom_flows: {line!r} is not module:attr"
+                + (", and several lines have to be GLOB = module:attr" if len(lines) > 1 else "")
+            )
+    simulate = config.getoption("loom_deploy_sim")
+    acks = str(config.getini("loom_acks") or "").strip()
+    return Settings(
+        base=base,
+        simulate=simulate,
+        update=bool(config.getoption("loom_update") or config.getoption("update_snapshots", False)),
+        scope=config.getoption("loom_scope"),
+        reports=[config.invocation_params.dir / report for report in reports],
+        log_patterns=[str(line) for line in config.getini("loom_logs")],
+        flow_lines=lines,
+        acks=_acks(base / acks) if acks and simulate else [],
+    )
+
+
+def hide_summaries(config: pytest.Config) -> None:
+    """Have syrupy leave the files of ``loom_snapshot`` alone in every run, by its own option for that."""
+    if hasattr(config.option, "ignore_file_extensions"):
+        ignored = list(config.option.ignore_file_extensions or ())
+        config.option.ignore_file_extensions = ignored if SUFFIX in ignored else [*ignored, SUFFIX]
+
+
+def accepting(config: pytest.Config, path: Path) -> bool:
+    """Whether a change of the golden at ``path`` is to be accepted in this run."""
+    if config.stash[SETTINGS].update:
+        return True
+    return bool(config.getoption("update_new_snapshots_only", False)) and not path.exists()
+
+
+def _acks(path: Path) -> list[Ack]:
+    from pytest_loom.deploy.acks import load_acks
+    from pytest_loom.errors import LoomError
+
+    try:
+        return load_acks(path)
+    except LoomError as error:
+        raise pytest.UsageError(f"loom_acks: {error}") from None
+
+
+def log_files(settings: Settings) -> tuple[dict[Path, None], list[str]]:
+    """The files that ``loom_logs`` names (without it: every ``*.loom.jsonl``), and the patterns that match none."""
+    from pytest_loom.errors import LogError
+    from pytest_loom.sources import find_files
+
+    found: dict[Path, None] = {}
+    empty: list[str] = []
+    for pattern in settings.log_patterns or DEFAULT_LOGS:
+        try:
+            files = find_files(pattern, root=settings.base)
+        except LogError:
+            empty += [pattern] if settings.log_patterns else []
+            continue
+        found.update(dict.fromkeys(Path(os.path.abspath(file)) for file in files))  # keeps symlinks
+    return found, empty
+
+
+def flows_target(settings: Settings, log_path: Path | None) -> str | None:
+    """The ``module:attr`` that is meant for a log: the first line whose glob matches it. None where no line does.
+
+    Without a log there is no telling between several lines, so only a single one is taken.
+    """
+    for line in settings.flow_lines:
+        pattern, equals, target = line.rpartition("=")
+        only = log_path is None and len(settings.flow_lines) == 1
+        if not equals or only or (log_path is not None and _matches(log_path, pattern.strip(), settings.base)):
+            return target.strip()
+    return None
+
+
+def import_flows(target: str) -> Any:
+    """Import ``module:attr``, which the user's own settings name. Raises FlowError saying what failed and where."""
+    from pytest_loom.errors import FlowError
+
+    module_name, _, attribute = target.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as problem:
+        hint = f"Try: python -c 'import {module_name}'"
+        if isinstance(problem, ModuleNotFoundError) and problem.name == module_name.partition(".")[0]:
+            hint = f'Is the folder of {module_name} importable? Set pythonpath = ["."] in pytest\'s configuration.'
+        raise FlowError(
+            f"loom_flows = {target}: importing {module_name} raised {_said(problem)}{raised_at(problem)}", hint=hint
+        ) from problem
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            near = difflib.get_close_matches(part, dir(value), n=1)
+            file = shown(str(module.__file__), Path.cwd())
+            raise FlowError(
+                f"loom_flows = {target}: {module_name} is imported, but has no {part} ({file})",
+                hint=f"Did you mean {near[0]}?" if near else "Name today's flows, as simulate_deploy takes them.",
+            )
+        value = getattr(value, part)
+    return value
+
+
+def raised_at(problem: BaseException) -> str:
+    """`` (file:line)`` of the user's line that raised, or "" where the import system did."""
+    if isinstance(problem, SyntaxError) and problem.filename:
+        return f" ({shown(problem.filename, Path.cwd())}:{problem.lineno})"
+    place = ""
+    trace = problem.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith(("<frozen", _HERE)) and "importlib" not in name and "pluggy" not in name:
+            place = f" ({shown(name, Path.cwd())}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+def shown(path: str | Path, base: Path) -> str:
+    """A file as it is called from ``base`` where it lies below, else by its whole path."""
+    return str(Path(path).relative_to(base)) if Path(path).is_relative_to(base) else str(path)
+
+
+def failing(text: str) -> BaseException:
+    """A failed test that shows ``text`` alone: to be raised ``from None`` where an error is being handled."""
+    return pytest.fail.Exception(text, pytrace=False)
+
+
+def as_typed(config: pytest.Config, nodeid: str) -> str:
+    """A node id as it has to be typed where pytest was started, which need not be its root folder."""
+    path, *names = nodeid.split("::")
+    return "::".join([os.path.relpath(config.rootpath / path, config.invocation_params.dir), *names])
+
+
+def _said(problem: BaseException) -> str:
+    return f"{type(problem).__name__}: {problem.msg if isinstance(problem, SyntaxError) else problem}"
+
+
+def _matches(path: Path, pattern: str, base: Path) -> bool:
+    names = [str(path)]
+    with contextlib.suppress(ValueError):  # on another drive of Windows
+        names.append(os.path.relpath(path, base))
+    return any(fnmatch(name, pattern) for name in names)

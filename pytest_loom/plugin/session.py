@@ -1,0 +1,175 @@
+"""What the session adds up over all tests and workers: the deploy report, accepted goldens, unused ones.
+
+Facts ride on test reports as plain attributes, so that one accounting serves with and without pytest-xdist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_loom.plugin.goldens import unused_goldens, used_goldens
+from pytest_loom.plugin.items import is_simulation, session_files
+from pytest_loom.plugin.options import SETTINGS, raised_at, shown
+
+_WIRE = "loom_goldens"
+
+
+class Sharing:
+    """Registered in a worker of pytest-xdist: tells the controller which goldens the tests name."""
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Send it with what the worker has to say at its end."""
+        session.config.workeroutput[_WIRE] = sorted(map(str, used_goldens(session.config)))  # type: ignore[attr-defined]
+
+
+class Accounting:
+    """Registered where reports arrive: the only process, or the controller of pytest-xdist."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.facts: dict[str, dict[str, Any]] = {}
+        self.simulations: dict[str, None] = {}
+        self.failed: set[str] = set()
+        self.shared: set[Path] = set()
+        self.report: Any = None
+        self.ok = True
+        self.logs = 0
+        self.not_judged = 0
+        self.errors: list[str] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note which simulations are going to run."""
+        self._expect(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        """The same, as a worker says it."""
+        self._expect(ids)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Take over which goldens a worker's tests name. One that crashed is no loss: all collect the same."""
+        self.shared.update(Path(name) for name in getattr(node, "workeroutput", {}).get(_WIRE, ()))
+
+    def _expect(self, nodeids: Iterable[str]) -> None:
+        self.simulations.update(dict.fromkeys(nodeid for nodeid in nodeids if is_simulation(nodeid)))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the newest facts of each test (a rerun replaces what came before)."""
+        facts = getattr(report, "loom", None)
+        if facts is not None:
+            self.facts[report.nodeid] = facts
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Add up the deploy report, show it to the hook, and write it."""
+        settings = self.config.stash[SETTINGS]
+        if not settings.simulate or self.config.getoption("collectonly", False):
+            return
+        from pytest_loom.deploy.report import DeployReport
+
+        self.report = DeployReport()
+        for nodeid in sorted(self.simulations):
+            facts = self.facts.get(nodeid, {})
+            self.logs += facts.get("logs", 1)
+            if "report" in facts:
+                self.report.add(DeployReport.from_dict(facts["report"]))
+            else:
+                self.not_judged += facts.get("logs", 1)
+        broken = any(nodeid in self.failed or "report" not in self.facts.get(nodeid, {}) for nodeid in self.simulations)
+        self.ok = bool(self.simulations) and self.report.ok and not broken
+        self._publish({"logs": self.logs, "not_judged": self.not_judged})
+        asked = bool(self.simulations or settings.reports)
+        if exitstatus == pytest.ExitCode.OK and (self.errors or (asked and not self.ok)):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _publish(self, numbers: dict[str, int]) -> None:
+        """Show the report to the hook, and write it; what goes wrong is said, and makes the session fail."""
+        from pytest_loom.report.json import write_json
+
+        try:
+            self.config.hook.pytest_loom_report(config=self.config, report=self.report)
+        except Exception as problem:
+            what = f"{type(problem).__name__}: {problem}{raised_at(problem)}"
+            self.errors.append(f"the pytest_loom_report hook raised {what}")
+        for path in self.config.stash[SETTINGS].reports:
+            try:
+                write_json(self.report, path, ok=self.ok, extra=numbers)
+            except OSError as problem:
+                self.errors.append(f"the report {path} could not be written: {problem.strerror}")
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The verdict of the simulation, what was accepted, and goldens that nothing uses."""
+        stats = [report for name in ("error", "skipped") for report in terminalreporter.stats.get(name, ())]
+        all_collected = not any(isinstance(report, pytest.CollectReport) for report in stats)
+        lines = [*self._lines(), *(self._unused_lines() if all_collected else ())]
+        if lines:
+            terminalreporter.write_sep("=", self._title())
+            for line in lines:
+                terminalreporter.write_line(line)
+
+    def _title(self) -> str:
+        if self.report is None:
+            return "pytest-loom"
+        total = len(session_files(self.config)[0])
+        share = self.logs if self.logs >= total else f"{self.logs} of {total}"
+        return f"pytest-loom: deploy simulation of {_log_files(share)}"
+
+    def _lines(self) -> Iterator[str]:
+        accepted = sorted((path, what) for facts in self.facts.values() for path, what in facts.get("accepted", []))
+        if accepted:
+            logs = "golden log" if len(accepted) == 1 else "golden logs"
+            yield f"accepted {len(accepted)} {logs}; look at the change before you commit it:"
+            yield from (f"  {path} ({what})" for path, what in accepted)
+        if self.report is not None:
+            yield from self._simulation_lines()
+
+    def _simulation_lines(self) -> Iterator[str]:
+        from pytest_loom.report.text import finding_lines, verdict_line
+
+        yield from (f"note: loom_logs {pattern} matches no file" for pattern in session_files(self.config)[1])
+        quiet = self.config.get_verbosity() < 0
+        yield from finding_lines(found for found in self.report.findings if found.blocks or not quiet)
+        if not self.simulations:
+            yield "nothing was judged: no log file was among the selected tests"
+        elif self.report.ok and not self.ok:
+            yield f"NOT JUDGED: {self._not_judged()}see the failures above"
+        else:
+            also = f"; NOT JUDGED: {self._not_judged()}see the failures above" if self.not_judged else ""
+            yield f"{verdict_line(self.report)}{also}"
+        yield from (f"ERROR: {error}" for error in self.errors)
+        if not self.errors:
+            here = self.config.invocation_params.dir
+            yield from (f"report: {shown(path, here)}" for path in self.config.stash[SETTINGS].reports)
+
+    def _not_judged(self) -> str:
+        return f"{self.not_judged} of {_log_files(self.logs)}, " if self.not_judged else ""
+
+    def _unused_lines(self) -> Iterator[str]:
+        if not _whole_suite(self.config):
+            return
+        used = self.shared | used_goldens(self.config)
+        settings = self.config.stash[SETTINGS]
+        simulated = session_files(self.config)[0] if used and (settings.log_patterns or settings.simulate) else {}
+        unused = unused_goldens(used, simulated)
+        if unused:
+            logs = "golden log is" if len(unused) == 1 else "golden logs are"
+            yield f"{len(unused)} {logs} used by no test (pytest-loom never deletes one):"
+            yield from (f"  {shown(path, self.config.invocation_params.dir)}" for path in unused)
+
+
+def _whole_suite(config: pytest.Config) -> bool:
+    """Whether everything was collected, so that "unused" can be told: no path or test was named by hand."""
+    named = config.args_source is config.ArgsSource.ARGS
+    left_out = any(config.getoption(name, None) for name in ("ignore", "ignore_glob"))
+    return not named and not left_out and config.invocation_params.dir in (config.rootpath, config.stash[SETTINGS].base)
+
+
+def _log_files(number: object) -> str:
+    return f"{number} log file{'' if number == 1 else 's'}"

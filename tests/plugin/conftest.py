@@ -1,0 +1,136 @@
+"""A project with recorded runs, and pytest runs in it that load nothing but pytest-loom unless told so.
+
+Plugins are not loaded by themselves in these runs (PYTEST_DISABLE_PLUGIN_AUTOLOAD), and pytest-loom is named by its
+module: so it is the same whether it is installed as a package or lies on the path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Whatever a run within this process imports for the first time is thrown away after it, so it is imported here.
+import pytest_loom
+from pytest_loom import LogBuilder
+from pytest_loom.log.write import encode_events
+
+for _name in pytest_loom.__all__:
+    getattr(pytest_loom, _name)
+for _module in pkgutil.walk_packages(pytest_loom.__path__, "pytest_loom."):
+    importlib.import_module(_module.name)
+
+APP = """
+def flow(name, *steps):
+    return {"workflowId": name, "steps": {step: {} for step in steps}}
+
+flows = {"refund": flow("refund", "assess", "pay")}
+renamed = {"refund": flow("refund", "assess_risk", "pay")}
+"""
+
+
+class Desk:
+    """A project in a folder of its own: ``desk("--loom-deploy-sim")`` runs pytest there, ``result`` is what came."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+        self.result: pytest.RunResult
+
+    def write(self, name: str, text: str) -> Path:
+        """Make a file of the project."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def ini(self, *lines: str) -> None:
+        """The configuration: the app's flows, importable, and further lines."""
+        self.write("pytest.ini", "\n".join(["[pytest]", "pythonpath = .", "loom_flows = app:flows", *lines]))
+
+    def log(
+        self,
+        name: str,
+        execution_id: str = "r-1",
+        *steps: str,
+        flow: str = "refund",
+        status: str = "completed",
+        output: Any = "done",
+        append: bool = False,
+    ) -> Path:
+        """Write the log of one run to a file of the project, in addition to what is in it with ``append``."""
+        made = LogBuilder(execution_id, flow)
+        made.add("EXECUTION_STARTED", {"input": {"order": 1}}, timestamp=0)
+        for step in steps or ("assess",):
+            made.add("STEP_STARTED", {"stepId": step}, timestamp=1)
+            made.add("STEP_COMPLETED", {"stepId": step, "output": output}, timestamp=2)
+        if status == "completed":
+            made.add("EXECUTION_COMPLETED", {"output": output}, timestamp=3)
+        elif status == "suspended":
+            made.add("EXECUTION_SUSPENDED", {"on": "Approved", "kind": "approval"}, timestamp=3)
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab" if append else "wb") as stream:
+            stream.write(encode_events(made.events))
+        return path
+
+    def __call__(self, *options: str, cache: bool = False) -> int:
+        """Run pytest within this process; its exit status."""
+        self.result = self.pytester.runpytest_inprocess(*_options(options, cache=cache))
+        return int(self.result.ret)
+
+    def apart(self, *options: str, plugins: tuple[str, ...] = (), cache: bool = False) -> int:
+        """Run pytest in a process of its own, with other plugins; its exit status."""
+        others = [part for plugin in plugins for part in ("-p", plugin)]
+        self.result = self.pytester.runpytest_subprocess(*others, *_options(options, cache=cache))
+        return int(self.result.ret)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tests passed, failed, …"""
+        return self.result.parseoutcomes()
+
+    @property
+    def report(self) -> Any:
+        """The content of report.json."""
+        return json.loads((self.path / "report.json").read_bytes())
+
+    @property
+    def section(self) -> list[str]:
+        """The lines of pytest-loom's own section, its title first."""
+        lines = self.result.outlines
+        start = next((number for number, line in enumerate(lines) if "= pytest-loom" in line), len(lines))
+        end = next((number for number in range(start + 1, len(lines)) if lines[number].startswith("=")), len(lines))
+        return lines[start:end]
+
+    def files(self) -> list[str]:
+        """Every file of the project, less what Python and the harness leave behind."""
+        found = [path.relative_to(self.path) for path in self.path.rglob("*") if path.is_file()]
+        return sorted(
+            path.as_posix()
+            for path in found
+            if "__pycache__" not in path.parts and path.as_posix() not in ("stdout", "stderr")
+        )
+
+
+def _options(options: tuple[str, ...], *, cache: bool) -> list[str]:
+    return ["-p", "pytest_loom.plugin", *(() if cache else ("-p", "no:cacheprovider")), *options]
+
+
+@pytest.fixture
+def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A project with an application ``app`` (``flows``, and ``renamed`` that breaks them) and no log."""
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=os.pathsep)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("CI", "BUILD_NUMBER", "PYTEST_XDIST_WORKER"):
+        monkeypatch.delenv(name, raising=False)
+    made = Desk(pytester)
+    made.write("app.py", APP)
+    made.ini()
+    return made
