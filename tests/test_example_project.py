@@ -1,0 +1,189 @@
+"""example_project as its users run it: green today, red on the broken version, able to notice and accept a change."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "example_project"
+V2 = ("-o", "loom_flows=refund_desk_v2.contracts:flows")
+RUNS = {
+    "refund-approved": ("refund-1001", "completed"),
+    "refund-declined": ("refund-1002", "completed"),
+    "refund-waiting": ("refund-1003", "suspended"),
+    "refund-retried": ("refund-1004", "completed"),
+    "refund-crashed": ("refund-1005", "running"),
+    "chargeback-polling": ("chargeback-1006", "suspended"),
+}
+
+
+class Project:
+    """A copy of the example in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "example_project"
+        shutil.copytree(EXAMPLE, self.path, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
+
+    def python(self, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run this interpreter, with no more plugins than a user of the example has."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LOOM_"))}
+        clean["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        command = [sys.executable, *words]
+        return subprocess.run(
+            command, cwd=folder or self.path.parent, env=clean, capture_output=True, text=True, timeout=120
+        )
+
+    def pytest(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run pytest on the example from the folder above it, as the README does."""
+        plugins = ("-p", "pytest_loom.plugin", "-p", "syrupy", "-p", "no:cacheprovider")
+        return self.python("-m", "pytest", *plugins, "example_project", *options)
+
+    def change(self, name: str, old: str, new: str) -> None:
+        """Change a file of the application."""
+        file = self.path / name
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    def logs(self) -> dict[str, bytes]:
+        """Every golden log's bytes, by the name of its file."""
+        return {file.name: file.read_bytes() for file in sorted((self.path / "tests" / "logs").rglob("*.json*"))}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """The example, free to be changed."""
+    return Project(tmp_path)
+
+
+def report(project: Project) -> dict[str, Any]:
+    """The report that the last run wrote."""
+    data: dict[str, Any] = json.loads((project.path.parent / "report.json").read_bytes())
+    return data
+
+
+def numbers(data: dict[str, Any]) -> tuple[int, int]:
+    """How many runs were looked at, and how many of them are not over."""
+    return data["summary"]["runs"], data["summary"]["in_flight"]
+
+
+def test_green(project: Project) -> None:
+    """Today's code passes every test and may be deployed, while four runs are on their way."""
+    run = project.pytest("--loom-deploy-sim", "--loom-report=report.json")
+    assert run.returncode == 0, run.stdout
+    assert (report(project)["ok"], *numbers(report(project))) == (True, 7, 4)
+    assert {found["code"] for found in report(project)["findings"]} == {"suspended-carryover"}
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "two workers"])
+def test_red_with_version_2(project: Project, workers: tuple[str, ...]) -> None:
+    """The renamed step is found in every refund, the missing flow in the chargeback, with and without pytest-xdist."""
+    run = project.pytest("--loom-deploy-sim", "--loom-report=report.json", *V2, *workers)
+    assert run.returncode == 1
+    assert "NOT SAFE TO DEPLOY: 7 of 7 runs would break" in run.stdout
+    assert "Was it renamed to assess_risk?" in " ".join(run.stdout.split())
+    breaking = [found for found in report(project)["findings"] if found["severity"] == "breaking"]
+    assert Counter((found["code"], found["workflow_id"], found["step"]) for found in breaking) == {
+        ("flow-missing", "chargeback", None): 1,
+        ("step-removed", "refund", "assess"): 6,
+    }
+
+
+def test_green_on_two_workers(project: Project) -> None:
+    """pytest-xdist changes nothing about the verdict."""
+    run = project.pytest("--loom-deploy-sim", "--loom-report=report.json", "-p", "xdist", "-n", "2")
+    assert run.returncode == 0, run.stdout
+    assert (report(project)["ok"], *numbers(report(project))) == (True, 7, 4)
+
+
+def test_what_the_red_report_says_is_true(project: Project) -> None:
+    """Resumed by version 2, the waiting refund is assessed a second time, as the finding says; by version 1 not."""
+    script = """
+import sys
+from importlib import import_module
+from pytest_loom import LogBuilder, load_log
+from refund_desk.runtime import Clock, Desk
+from refund_desk.shop import Shop
+
+past = load_log("tests/logs/refund-waiting.loom.jsonl")
+desk = Desk(import_module(sys.argv[1]).FLOWS, Shop(), Clock())
+desk.notes[past.execution_id] = LogBuilder(past.execution_id, past.workflow_id)
+desk.notes[past.execution_id].events += past.events
+desk.answer(past.execution_id, "RefundDecided", {"approved": True, "by": "mia"})
+later = desk.log(past.execution_id).events[len(past) :]
+print(*[event.payload["stepId"] for event in later if event.event_type == "STEP_STARTED"])
+"""
+    resumed = {
+        module: project.python("-c", script, module, folder=project.path).stdout.split()
+        for module in ("refund_desk.desk", "refund_desk_v2.desk")
+    }
+    assert resumed == {"refund_desk.desk": ["pay", "notify"], "refund_desk_v2.desk": ["assess_risk", "pay", "notify"]}
+
+
+def test_goldens_are_made_anew_byte_for_byte(project: Project, tmp_path: Path) -> None:
+    """make_logs.py gives the committed files, each in the shape that its name says."""
+    made = tmp_path / "made"
+    run = project.python("make_logs.py", str(made), folder=project.path)
+    assert run.returncode == 0, run.stderr
+    committed = {name: data for name, data in project.logs().items() if name.endswith(".loom.jsonl")}
+    assert {file.name: file.read_bytes() for file in made.iterdir()} == committed
+    from pytest_loom import load_log
+
+    states = {name: load_log(made / f"{name}.loom.jsonl").state for name in RUNS}
+    assert {name: (state.execution_id, state.status) for name, state in states.items()} == RUNS
+    assert len(committed) == len(RUNS)
+    assert states["refund-retried"].frames["pay"].attempts == 2
+    assert states["refund-crashed"].frames["pay"].status == "running"
+    assert list(states["chargeback-polling"].frames) == ["contest", "poll", "poll#2", "poll#3"]
+    assert states["refund-approved"].duration_ms > 47 * 3600 * 1000
+
+
+def test_a_changed_behaviour_is_told_and_can_be_accepted(project: Project) -> None:
+    """A letter in other words fails the goldens with that step's text; --snapshot-update rewrites just those files."""
+    project.change("refund_desk/desk.py", "your refund was", "the refund is")
+    before = project.logs()
+    run = project.pytest("-vv")
+    assert run.returncode == 1
+    for line in (
+        "refund/refund-1004: 1 difference from the golden run, in step notify",
+        'golden "Order 1004: your refund was paid."',
+        'candidate "Order 1004: the refund is paid."',
+        "--snapshot-update",
+    ):
+        assert line in " ".join(run.stdout.split())
+    assert project.logs() == before, "a plain run must write nothing"
+
+    accepted = project.pytest("--snapshot-update")
+    assert accepted.returncode == 0, accepted.stdout
+    changed = {name for name, data in project.logs().items() if data != before[name]}
+    assert changed == {"refund-approved.loom.jsonl", "refund-declined.loom.jsonl", "refund-retried.loom.jsonl"}
+    assert all(name in accepted.stdout for name in changed)
+    assert project.logs().keys() == before.keys()
+    again = project.pytest("--loom-deploy-sim")
+    assert again.returncode == 0, again.stdout
+
+
+def test_a_dropped_approval_is_told(project: Project) -> None:
+    """A higher limit would pay the waiting refund without asking: the golden that waits says so."""
+    project.change("refund_desk/shop.py", "> 50_000", "> 95_000")
+    run = project.pytest("-k", "refunds_are_as_recorded", "-vv")
+    assert run.returncode == 1
+    assert "1 failed, 4 passed" in run.stdout
+    assert "status suspended -> completed" in " ".join(run.stdout.split())
+
+
+def test_contracts_are_made_of_the_code(project: Project) -> None:
+    """A step that is missing among a flow's declared ones is an error at once, so the contract cannot lag behind."""
+    project.change("refund_desk/desk.py", "(inspect, assess, pay, notify)", "(inspect, assess, pay)")
+    run = project.pytest("--loom-deploy-sim")
+    assert run.returncode == 1
+    assert "notify is not among the steps that the flow declares" in run.stdout
+    assert "step notify has run, but today's refund has no such step" in " ".join(run.stdout.split())

@@ -1,0 +1,325 @@
+"""README.md is true: its commands, files and outputs are run or compared here, its tables are held against the code.
+
+A fenced block has a name, in a comment on the line before it: ``<!-- name -->``. A block that no test takes fails
+``test_every_block_is_taken``, so nobody can add one that is never run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from pytest_loom import PINNED_EVENT_TYPES, SCHEMA_VERSION, Event
+from pytest_loom.deploy.report import BREAKING, WARNING
+from pytest_loom.evals.diff import DEFAULT, KINDS
+from pytest_loom.plugin import hookspecs
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+TAKEN = {
+    "test_set_up_commands": ("main-job", "own-tests"),
+    "test_red_report": ("red-command", "red-report"),
+    "test_diff_report": ("diff-report",),
+    "test_own_project": ("own-settings", "own-test", "own-ci", "own-application", "own-golden"),
+    "test_rules_and_scores": ("diff-rules", "scores"),
+    "test_without_pytest": ("plain-python", "plain-command"),
+    "test_acknowledged_finding": ("acks",),
+    "test_accepting": ("accept", "snapshot-test"),
+    "test_own_source": ("own-source",),
+}
+"""Which test runs or compares which blocks."""
+
+
+class Block(NamedTuple):
+    """One fenced block: its language and its text."""
+
+    language: str
+    text: str
+
+
+def _blocks() -> Iterator[tuple[str, Block]]:
+    """Every fenced block of the README with its name ("" where it has none)."""
+    pattern = r"(?:^<!-- ([\w-]+) -->\n)?^[ ]*(`{3,}|~{3,})(\w*)[^\n]*\n(.*?)^[ ]*\2[ ]*$"
+    for match in re.finditer(pattern, README, re.M | re.S):
+        yield match[1] or "", Block(match[3], match[4])
+
+
+BLOCKS = dict(_blocks())
+
+
+def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of the README with this interpreter and the plugins that the README's first command installs."""
+    words = shlex.split(command)
+    if words[0] in ("python", ".venv/bin/python"):
+        words[0] = sys.executable
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LOOM_"))}
+    clean["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    clean["PYTEST_ADDOPTS"] = "-p pytest_loom.plugin -p syrupy -p no:cacheprovider"
+    return subprocess.run(words, cwd=folder, env=clean, capture_output=True, text=True, timeout=120)
+
+
+def _line(name: str) -> str:
+    """The one command of a block."""
+    (line,) = BLOCKS[name].text.splitlines()
+    return line
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with a copy of example_project, as a clone has it."""
+    ignore = shutil.ignore_patterns("__pycache__", ".pytest_cache")
+    shutil.copytree(ROOT / "example_project", tmp_path / "example_project", ignore=ignore)
+    return tmp_path
+
+
+@pytest.fixture
+def own_project(tmp_path: Path) -> Path:
+    """The project of the section "In your own project", with its golden log made."""
+    for name in ("own-settings", "own-test", "own-application"):
+        _write(name, tmp_path)
+    made = _run(_line("own-golden"), tmp_path)
+    assert made.returncode == 0, made.stderr
+    return tmp_path
+
+
+def _write(name: str, folder: Path) -> None:
+    """Write a block to the file that its first line names."""
+    first, _, _ = BLOCKS[name].text.partition("\n")
+    assert first.startswith("# "), f"the block {name} does not begin with the name of its file"
+    path = folder / first.removeprefix("# ")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(BLOCKS[name].text, encoding="utf-8")
+
+
+def _normal(line: str) -> str:
+    """A line of output without what differs from machine to machine: widths, rulers, seconds."""
+    return re.sub(r"\d+\.\d+s\b", "0s", " ".join(line.strip(" =_-").split()))
+
+
+def assert_shows(shown: str, output: str) -> None:
+    """Every line of ``shown`` stands in the output, in this order and together; ``[...]`` stands for any lines."""
+    lines = [_normal(line) for line in output.splitlines()]
+    at = 0
+    for part in re.split(r"^\[\.\.\.\]\n", shown, flags=re.M):
+        wanted = [_normal(line) for line in part.splitlines()]
+        found = (i for i in range(at, len(lines) - len(wanted) + 1) if lines[i : i + len(wanted)] == wanted)
+        start = next(found, None)
+        assert start is not None, f"not in the output:\n{part}\nThe output is:\n{output}"
+        at = start + len(wanted)
+    assert shown.strip(), f"the README shows nothing. The output is:\n{output}"
+
+
+def test_every_block_is_taken() -> None:
+    """Each fenced block has a name that a test takes, and no command hides in running text."""
+    names = [name for name, _ in _blocks()]
+    taken = [name for blocks in TAKEN.values() for name in blocks]
+    assert sorted(names) == sorted(taken)
+    assert README.count("```") == 2 * len(names), "a fence is not closed, or stands inside another"
+    assert not [test for test in TAKEN if test not in globals()]
+    assert re.findall(r"(?<!`)`(?:\$ )?(?:python\d*|pip|pytest) [^`]*`", README) == []
+
+
+def test_first_screen() -> None:
+    """What it is in three sentences, then the red report, then the two commands, each on one line."""
+    intro = README.split("\n\n")[1]
+    assert len(re.findall(r"[.?!](?:\s|$)", intro)) == 3
+    assert list(BLOCKS)[:3] == ["red-report", "main-job", "own-tests"]
+    assert [len(BLOCKS[name].text.splitlines()) for name in ("main-job", "own-tests")] == [1, 1]
+    assert len(BLOCKS["red-report"].text.splitlines()) <= 25
+
+
+def test_red_report(clone: Path) -> None:
+    """The report that the README shows is what its command prints, and the command fails."""
+    run = _run(_line("red-command"), clone)
+    assert run.returncode == 1
+    assert_shows(BLOCKS["red-report"].text, run.stdout)
+
+
+def test_diff_report(clone: Path) -> None:
+    """The failed comparison that the README shows is what pytest prints after that change."""
+    shop = clone / "example_project" / "refund_desk" / "shop.py"
+    shop.write_text(shop.read_text().replace("> 50_000", "> 95_000"))
+    run = _run("python -m pytest -vv", clone / "example_project")
+    assert run.returncode == 1
+    assert_shows(BLOCKS["diff-report"].text, run.stdout)
+
+
+def test_own_project(own_project: Path) -> None:
+    """Settings, test, application and CI line of the README work together, and say so when a step was renamed."""
+    run = _run(f"{_line('own-ci')} --loom-report=report.json", own_project)
+    assert run.returncode == 0, run.stdout
+    assert "2 passed" in run.stdout
+    report = json.loads((own_project / "report.json").read_bytes())
+    assert (report["ok"], report["summary"]["runs"], report["findings"]) == (True, 1, [])
+    greeter = own_project / "greeter.py"
+    greeter.write_text(greeter.read_text().replace('"compose"', '"write"'))
+    run = _run(_line("own-ci"), own_project)
+    assert run.returncode == 1
+    assert "step compose has run, but today's greet has no such step" in run.stdout
+
+
+def test_rules_and_scores(own_project: Path) -> None:
+    """The rules and scorers of the README are taken as written, and judge."""
+    _write("diff-rules", own_project)
+    _write("scores", own_project)
+    run = _run("python -m pytest tests/test_rules.py tests/test_scores.py", own_project)
+    assert run.returncode == 0, run.stdout
+    assert "3 passed" in run.stdout
+    greeter = own_project / "greeter.py"
+    greeter.write_text(greeter.read_text().replace("Good morning", "A very good and merry morning to you"))
+    assert _run(_line("own-golden"), own_project).returncode == 0
+    run = _run("python -m pytest tests/test_scores.py", own_project)
+    assert run.returncode == 1
+    assert "short: " in run.stdout
+
+
+def test_without_pytest(own_project: Path) -> None:
+    """The functions work in a plain script, which prints what the log says."""
+    _write("plain-python", own_project)
+    run = _run(_line("plain-command"), own_project)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [
+        "completed {'compose': 'Good morning, Ada!', 'send': {'sent': True}}",
+        "True []",
+    ]
+
+
+def test_acknowledged_finding(clone: Path) -> None:
+    """The acknowledgement of the README takes the weight off one code and leaves the other red."""
+    _write("acks", clone / "example_project")
+    command = f"{_line('red-command')} -o loom_acks=loom-acks.toml --loom-report=report.json"
+    run = _run(command, clone)
+    assert run.returncode == 1
+    found = json.loads((clone / "report.json").read_bytes())["findings"]
+    counting = {each["code"] for each in found if each["severity"] == "breaking" and "acknowledged" not in each}
+    assert counting == {"flow-missing"}
+    assert "mia@example.org until 2099-12-31: the open ones are finished by hand" in " ".join(run.stdout.split())
+
+
+def test_accepting(own_project: Path) -> None:
+    """The command accepts a changed golden and a changed summary; after it, a plain run is green."""
+    _write("snapshot-test", own_project)
+    golden = own_project / "tests" / "logs" / "greet-ada.loom.jsonl"
+    assert _run(_line("accept"), own_project).returncode == 0
+    before = golden.read_bytes()
+    greeter = own_project / "greeter.py"
+    greeter.write_text(greeter.read_text().replace("morning", "evening"))
+    assert _run("python -m pytest", own_project).returncode == 1
+    assert golden.read_bytes() == before
+    run = _run(_line("accept"), own_project)
+    assert run.returncode == 0, run.stdout
+    assert b"Good evening, Ada!" in golden.read_bytes()
+    (summary,) = own_project.rglob("*.loomrun")
+    assert "Good evening, Ada!" in summary.read_text()
+    assert _run("python -m pytest", own_project).returncode == 0
+
+
+def test_own_source(own_project: Path) -> None:
+    """The source of the README's conftest.py is asked, and its runs are judged."""
+    _write("own-source", own_project)
+    order = [{"id": "order-1", "items": ["book"], "at": 1}]
+    (own_project / "tests" / "logs" / "day.orders.json").write_text(json.dumps(order))
+    command = "python -m pytest --loom-deploy-sim -o loom_logs=tests/logs/*.orders.json --loom-report=report.json"
+    assert _run(command, own_project).returncode == 1
+    (found,) = json.loads((own_project / "report.json").read_bytes())["findings"]
+    assert (found["code"], found["workflow_id"], found["execution_id"]) == ("flow-missing", "order", "order-1")
+
+
+@pytest.mark.skipif(
+    os.environ.get("LOOM_FRESH") != "1",
+    reason="installs from the package index and runs all tests again: set LOOM_FRESH=1",
+)
+def test_set_up_commands(tmp_path: Path) -> None:
+    """On a fresh clone the first command runs the main job green, and the second passes all tests."""
+    loose = ("PYTEST_", "LOOM_", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(loose)}
+    clone = tmp_path / "clone"
+    _copy_repository(clone)
+    for name, wanted in (("main-job", "pytest-loom: deploy simulation"), ("own-tests", " passed")):
+        command = _line(name).replace("python3 ", f"{shlex.quote(sys.executable)} ", 1)
+        if not (clone / "pytest_loom").is_dir():  # CI tests the built wheel, in a tree without the package
+            environment["LOOM_WHEEL"] = wheel = os.environ["LOOM_WHEEL"]
+            command = command.replace("install -q . ", f"install -q {wheel} ").replace('".[test]"', f"'{wheel}[test]'")
+        run = subprocess.run(
+            command, shell=True, cwd=clone, env=environment, capture_output=True, text=True, timeout=900
+        )
+        assert run.returncode == 0, f"{command}\n{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
+        assert wanted in run.stdout
+        assert " failed" not in run.stdout
+
+
+def _copy_repository(target: Path) -> None:
+    """What a clone would hold, uncommitted changes included; all of a copy that has no git."""
+    if not (ROOT / ".git").exists():
+        shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(".venv*", "__pycache__", ".*_cache"))
+        return
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True, timeout=60)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+
+
+def _first_cells(heading: str, *, of: str = "") -> list[str]:
+    """The code words in the first column of a section's tables (of that whose head begins with ``of``)."""
+    section = README.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    words: list[str] = []
+    for table in re.findall(r"(?:^\|.*\n)+", section, re.M):
+        if table.startswith(f"| {of}"):
+            for row in table.splitlines()[2:]:
+                words += re.findall(r"`([^`]+)`", row.split("|")[1])
+    return words
+
+
+def test_tables_of_the_reference() -> None:
+    """Flags, settings, fixtures and hooks: the README names each one that exists, and no other."""
+    shown = _run("python -m pytest --help", ROOT).stdout
+    assert sorted(_first_cells("Reference", of="flag")) == sorted(set(re.findall(r"^  (--loom-[\w-]+)", shown, re.M)))
+    assert sorted(_first_cells("Reference", of="setting")) == sorted(set(re.findall(r"^  (loom_\w+) \(", shown, re.M)))
+    fixtures = _run("python -m pytest --fixtures --co -q", ROOT / "example_project").stdout
+    assert sorted(_first_cells("Reference", of="fixture")) == sorted(
+        set(re.findall(r"^(loom\w*)(?: \[\w+ scope\])? -- .*pytest_loom", fixtures, re.M))
+    )
+    assert sorted(_first_cells("Reference", of="hook")) == sorted(
+        name for name in vars(hookspecs) if name.startswith("pytest_loom_")
+    )
+
+
+def test_tables_of_the_log() -> None:
+    """Envelope fields, kernel kinds and the schema version are those of the code."""
+    said = set(_first_cells("The log", of="field"))
+    assert said == {field.encode_name for field in msgspec.structs.fields(Event)} - {" path", " line"}
+    assert set(_first_cells("The log", of="kind")) == PINNED_EVENT_TYPES
+    assert f"`{SCHEMA_VERSION}`" in README
+
+
+def test_tables_of_differences_and_findings() -> None:
+    """Kinds of differences are all of the code's, and weights of findings are what the code gives them."""
+    assert sorted(_first_cells("What is compared", of="kind")) == sorted(KINDS)
+    always = [row for row in README.splitlines() if "| always |" in row]
+    assert sorted(word for row in always for word in re.findall(r"`([^`]+)`", row.split("|")[1])) == sorted(DEFAULT)
+    for code in _first_cells("What the deploy simulation finds", of="code"):
+        weight = "breaking" if code in BREAKING else "warning" if code in WARNING else "unknown"
+        assert f"| `{code}` | {weight} |" in README
+
+
+def test_ready_made_scorers_and_the_fixtures_methods_exist() -> None:
+    """What the README says of the fixture ``loom`` is what it can do."""
+    from pytest_loom.plugin.facade import Loom
+
+    (row,) = (row for row in README.splitlines() if row.startswith("| `loom` |"))
+    said = re.findall(r"`([^`]+)`", row.split("|")[2])
+    assert sorted(said) == sorted(name for name in vars(Loom) if not name.startswith("_"))
