@@ -14,8 +14,9 @@ from pytest_loom.evals.difference import DEFAULT, KINDS, Difference, Differences
 from pytest_loom.evals.paths import Comparator, Node, Rules, format_path, is_ignored, pattern_list
 from pytest_loom.evals.steps import StepDiff
 from pytest_loom.evals.values import MISSING, agree, key_of, walk
-from pytest_loom.fold import Call, ExecutionState, Suspension, occurrence_keys
+from pytest_loom.fold import occurrence_keys
 from pytest_loom.log.event import Log
+from pytest_loom.state import Call, ExecutionState, Suspension
 
 __all__ = ["DEFAULT", "KINDS", "MISSING", "Difference", "Differences", "diff_runs"]
 

@@ -10,8 +10,8 @@ from numbers import Real
 from typing import Any
 
 from pytest_loom.errors import ScoreError, printable
-from pytest_loom.fold import ExecutionState
 from pytest_loom.log.event import Log
+from pytest_loom.state import ExecutionState
 
 
 @dataclass(frozen=True)

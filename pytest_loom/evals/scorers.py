@@ -12,7 +12,7 @@ from pytest_loom.evals.paths import Rules, format_path
 from pytest_loom.evals.score import Score
 from pytest_loom.evals.trajectory import ArgsMatcher, ArgsMode, Mode, Over, Reference, match_problem, moves
 from pytest_loom.evals.values import MISSING, short, walk
-from pytest_loom.fold import ExecutionState
+from pytest_loom.state import ExecutionState
 
 StateScorer = Callable[[ExecutionState], Score]
 

@@ -10,7 +10,7 @@ from pytest_loom.evals.align import align_by, longest_increasing, script
 from pytest_loom.evals.difference import Difference, decoded, leaves
 from pytest_loom.evals.paths import Node, Rules, is_ignored
 from pytest_loom.evals.values import MISSING, agree, key_of
-from pytest_loom.fold import ExecutionState, Frame
+from pytest_loom.state import ExecutionState, Frame
 
 
 class StepDiff:

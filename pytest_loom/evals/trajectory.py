@@ -15,8 +15,8 @@ from pytest_loom.errors import printable
 from pytest_loom.evals.align import assign, match_keys
 from pytest_loom.evals.paths import Rules
 from pytest_loom.evals.values import MISSING, key_of, same, short
-from pytest_loom.fold import ExecutionState
 from pytest_loom.log.event import Log
+from pytest_loom.state import ExecutionState
 
 Mode = Literal["strict", "unordered", "subset", "superset"]
 Over = Literal["steps", "tools"]

@@ -64,7 +64,6 @@ _decode_event = msgspec.json.Decoder(Event).decode
 _decode_heads = msgspec.json.Decoder(_Head).decode_lines
 _decode_head = msgspec.json.Decoder(_Head).decode
 _decode_version = msgspec.json.Decoder(_Version).decode
-_ODD_NEWLINE = re.compile(rb"\n(?:(?<!\}\n)|[^{])")
 _LEADING_ID = re.compile(rb'\s*\{\s*"executionId"\s*:\s*("(?:[^"\\\x00-\x1f]|\\.)+")\s*[,}]')
 _NO_EVENT = "the file holds no event"
 _TRUNCATED = "Input data was truncated"
@@ -219,7 +218,7 @@ def _is_one_a_line(block: bytes, values: int, lines: int) -> bool:
 
     A newline between two objects can only stand between two values, since within one a comma would be needed too.
     """
-    return values == lines and _ODD_NEWLINE.search(block) is None
+    return values == lines and block.count(b"}\n{") == lines - 1
 
 
 def _event_by_event(block: bytes, first_line: int, lines: int, path: str) -> Iterator[Event | LogError]:

@@ -134,3 +134,13 @@ def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Desk:
     made.write("app.py", APP)
     made.ini()
     return made
+
+
+@pytest.fixture
+def three(desk: Desk) -> Desk:
+    """Three log files, one of them with a step that today's refund does not have, and a test."""
+    desk.log("logs/a.loom.jsonl", "r-1", "assess")
+    desk.log("logs/b.loom.jsonl", "r-2", "assess", "gone")
+    desk.log("logs/c.loom.jsonl", "r-3", "pay")
+    desk.write("test_plain.py", "def test_plain():\n    pass\n")
+    return desk
