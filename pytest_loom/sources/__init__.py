@@ -190,6 +190,9 @@ def find_files(source: str | os.PathLike[str], *, root: Path | None = None) -> l
     say so. Raises LogError where there is nothing, or a directory cannot be listed.
     """
     text = os.fspath(source)
+    scheme, is_address, _ = text.partition("://")
+    if is_address:  # nothing more of it is shown: there may be a password in it
+        raise LogError(f"no source reads {printable(scheme)}:// addresses")
     path = Path(text) if root is None else root / text
     if os.path.isdir(path):
         files = _walk(path)

@@ -32,6 +32,19 @@ def flow(name, *steps):
 flows = {"refund": flow("refund", "assess", "pay")}
 renamed = {"refund": flow("refund", "assess_risk", "pay")}
 """
+HEAD = "import pytest, shop\nfrom pytest_loom import diff_runs, load_log, simulate_deploy\n\n"
+SHOP = """
+from pytest_loom import LogBuilder
+
+def run(output="done", steps=("assess",), execution_id="today"):
+    made = LogBuilder(execution_id, "refund")
+    made.add("EXECUTION_STARTED", {"input": {"order": 1}}, timestamp=5)
+    for step in steps:
+        made.add("STEP_STARTED", {"stepId": step}, timestamp=6)
+        made.add("STEP_COMPLETED", {"stepId": step, "output": output}, timestamp=7)
+    made.add("EXECUTION_COMPLETED", {"output": output}, timestamp=8)
+    return made.log()
+"""
 
 
 class Desk:
@@ -48,6 +61,10 @@ class Desk:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
+
+    def write_test(self, body: str, name: str = "test_it.py") -> Path:
+        """Make a test file that imports pytest, the project's ``shop`` and the functions of pytest-loom."""
+        return self.write(name, HEAD + body)
 
     def ini(self, *lines: str) -> None:
         """The configuration: the app's flows, importable, and further lines."""
@@ -143,4 +160,12 @@ def three(desk: Desk) -> Desk:
     desk.log("logs/b.loom.jsonl", "r-2", "assess", "gone")
     desk.log("logs/c.loom.jsonl", "r-3", "pay")
     desk.write("test_plain.py", "def test_plain():\n    pass\n")
+    return desk
+
+
+@pytest.fixture
+def shop(desk: Desk) -> Desk:
+    """A golden log, and a module ``shop`` whose runs can be told what to come to."""
+    desk.write("shop.py", SHOP)
+    desk.log("logs/a.loom.jsonl", "r-1", "assess")
     return desk

@@ -113,6 +113,12 @@ class TestLoadLogs:
 
 
 class TestFindFiles:
+    def test_an_address_is_no_path(self) -> None:
+        """No source reads addresses yet; the error does not show the password that one may hold."""
+        with pytest.raises(LogError, match=r"^no source reads postgres:// addresses$") as caught:
+            load_logs("postgres://ann:s3cret@db/runs")
+        assert "s3cret" not in str(caught.value)
+
     @pytest.fixture
     def corpus(self, tmp_path: Path) -> Path:
         """A folder with logs, and with much that is none."""
