@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_loom.contract.model import Contract as Contract
     from pytest_loom.deploy.report import DeployReport as DeployReport
     from pytest_loom.deploy.report import Finding as Finding
+    from pytest_loom.deploy.report import finding as finding
     from pytest_loom.deploy.simulate import simulate_deploy as simulate_deploy
     from pytest_loom.errors import FlowError as FlowError
     from pytest_loom.errors import LogError as LogError
@@ -45,7 +46,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "pytest_loom.contract.model": ("Contract",),
-    "pytest_loom.deploy.report": ("DeployReport", "Finding"),
+    "pytest_loom.deploy.report": ("DeployReport", "Finding", "finding"),
     "pytest_loom.deploy.simulate": ("simulate_deploy",),
     "pytest_loom.errors": ("FlowError", "LogError", "LoomError", "ScoreError", "UnknownSchemaVersion", "Unsupported"),
     "pytest_loom.evals.diff": ("MISSING", "Difference", "diff_runs"),

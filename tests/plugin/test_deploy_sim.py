@@ -1,12 +1,9 @@
-"""``--loom-deploy-sim``: one test item per log file, how the items are chosen, and what the session makes of them."""
+"""``--loom-deploy-sim``: one test item per log file, how they are chosen, and what is said where they cannot begin."""
 
 from __future__ import annotations
 
 import json
-import os
-import xml.etree.ElementTree as ET
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
