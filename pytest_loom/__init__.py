@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_loom.contract.model import Contract as Contract
+    from pytest_loom.contract.resolve import contract_of as contract_of
     from pytest_loom.deploy.report import DeployReport as DeployReport
     from pytest_loom.deploy.report import Finding as Finding
     from pytest_loom.deploy.report import finding as finding
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "pytest_loom.contract.model": ("Contract",),
+    "pytest_loom.contract.resolve": ("contract_of",),
     "pytest_loom.deploy.report": ("DeployReport", "Finding", "finding"),
     "pytest_loom.deploy.simulate": ("simulate_deploy",),
     "pytest_loom.errors": ("FlowError", "LogError", "LoomError", "ScoreError", "UnknownSchemaVersion", "Unsupported"),

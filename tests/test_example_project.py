@@ -36,6 +36,7 @@ class Project:
         """Run this interpreter, with no more plugins than a user of the example has."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LOOM_"))}
         clean["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        clean["PYTHONDONTWRITEBYTECODE"] = "1"  # or Python takes the bytecode of what a file was a moment ago
         command = [sys.executable, *words]
         return subprocess.run(
             command, cwd=folder or self.path.parent, env=clean, capture_output=True, text=True, timeout=120

@@ -24,6 +24,7 @@ DESIGN_NAMES = {
     "DeployReport",
     "Finding",
     "Contract",
+    "contract_of",
     "Event",
     "Log",
     "ExecutionState",

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from pytest_loom import PINNED_EVENT_TYPES, SCHEMA_VERSION, Event
+from pytest_loom import PINNED_EVENT_TYPES, SCHEMA_VERSION, Event, LogBuilder, write_log
 from pytest_loom.deploy.report import BREAKING, WARNING
 from pytest_loom.evals.diff import DEFAULT, KINDS
 from pytest_loom.plugin import hookspecs
@@ -37,6 +37,7 @@ TAKEN = {
     "test_without_pytest": ("plain-python", "plain-command"),
     "test_acknowledged_finding": ("acks",),
     "test_accepting": ("accept", "snapshot-test"),
+    "test_own_check": ("own-check",),
     "test_own_source": ("own-source",),
 }
 """Which test runs or compares which blocks."""
@@ -66,6 +67,7 @@ def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         words[0] = sys.executable
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LOOM_"))}
     clean["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    clean["PYTHONDONTWRITEBYTECODE"] = "1"  # or Python takes the bytecode of what a file was a moment ago
     clean["PYTEST_ADDOPTS"] = "-p pytest_loom.plugin -p syrupy -p no:cacheprovider"
     return subprocess.run(words, cwd=folder, env=clean, capture_output=True, text=True, timeout=120)
 
@@ -179,7 +181,6 @@ def test_rules_and_scores(own_project: Path) -> None:
     assert "3 passed" in run.stdout
     greeter = own_project / "greeter.py"
     greeter.write_text(greeter.read_text().replace("Good morning", "A very good and merry morning to you"))
-    assert _run(_line("own-golden"), own_project).returncode == 0
     run = _run("python -m pytest tests/test_scores.py", own_project)
     assert run.returncode == 1
     assert "short: " in run.stdout
@@ -224,6 +225,17 @@ def test_accepting(own_project: Path) -> None:
     (summary,) = own_project.rglob("*.loomrun")
     assert "Good evening, Ada!" in summary.read_text()
     assert _run("python -m pytest", own_project).returncode == 0
+
+
+def test_own_check(own_project: Path) -> None:
+    """The check of the README's conftest.py speaks up for a waiting run with a long name, and for no other."""
+    _write("own-check", own_project)
+    log = LogBuilder("greet-9", "greet")
+    log.add("EXECUTION_STARTED", {"input": "Wolfgang Amadeus Mozart"}, timestamp=1)
+    write_log(log.log(), own_project / "tests" / "logs" / "greet-mozart.loom.jsonl")
+    assert _run(f"{_line('own-ci')} --loom-report=report.json", own_project).returncode == 1
+    (found,) = json.loads((own_project / "report.json").read_bytes())["findings"]
+    assert (found["code"], found["severity"], found["execution_id"]) == ("long-name", "breaking", "greet-9")
 
 
 def test_own_source(own_project: Path) -> None:

@@ -39,7 +39,8 @@ def step_removed(log: Log, contract: Contract) -> Iterator[Finding]:
             "step-removed",
             f"step {name} {did}, but today's {printable(contract.workflow_id)} has no such step:"
             f" its recorded result is orphaned and the work would be done again, live.{renamed}",
-            f"Keep the step id {name}, or let the old code finish these runs (pin), or fork them after a human looked.",
+            f"Keep the step id {name}, or let the old code finish these runs, or finish them by hand."
+            " If the step is there, what loom_flows says is out of date.",
             step=step,
         )
 

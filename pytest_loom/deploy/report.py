@@ -112,7 +112,8 @@ class RunResult:
 class DeployReport:
     """The outcome of ``simulate_deploy``: ``ok``, ``findings``, ``runs`` (unfinished ones and those with findings).
 
-    ``examined`` counts the runs in scope, ``in_flight`` the unfinished ones among them, ``skipped`` those out of scope.
+    ``examined`` counts the runs in scope, ``in_flight`` the unfinished ones among them, ``skipped`` those out of scope;
+    ``notes`` say what was not looked at, and why.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -120,6 +121,7 @@ class DeployReport:
     examined: int = 0
     in_flight: int = 0
     skipped: int = 0
+    notes: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -145,6 +147,7 @@ class DeployReport:
         self.examined += other.examined
         self.in_flight += other.in_flight
         self.skipped += other.skipped
+        self.notes += [note for note in other.notes if note not in self.notes]
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain JSON data, to cross process borders."""
@@ -154,6 +157,7 @@ class DeployReport:
             "examined": self.examined,
             "in_flight": self.in_flight,
             "skipped": self.skipped,
+            "notes": self.notes,
         }
 
     @classmethod
@@ -165,6 +169,7 @@ class DeployReport:
             examined=data["examined"],
             in_flight=data["in_flight"],
             skipped=data["skipped"],
+            notes=data["notes"],
         )
 
     def __repr__(self) -> str:

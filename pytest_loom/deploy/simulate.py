@@ -128,9 +128,13 @@ class _Simulation:
             what = f"asking for today's flow {name} raised {type(problem).__name__}: {problem}"
             raise FlowError(what, hint="A resolver says by None or KeyError that there is no such flow.") from problem
         try:
-            return None if flow is None else contract_of(flow)
+            contract = None if flow is None else contract_of(flow)
         except LoomError as error:
             raise type(error)(f"today's flow {name}: {error.what}", path=error.path, hint=error.hint) from None
+        if contract is not None and contract.steps is None:
+            note = f"today's {name} says nothing of its steps, so they were not looked at"
+            self.report.notes += [note] if note not in self.report.notes else []
+        return contract
 
     def unreadable(self, error: LogError, log: Log | None = None) -> None:
         """A log that cannot be read may be a waiting run: it counts as broken, by name."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -40,8 +39,8 @@ Row = tuple[str, str, str]
 def explain(differences: Sequence[Difference], *, limit: int = 40, width: int = 80, accept: str = "") -> Iterator[str]:
     """Lines that say what ``diff_runs`` found: the verdict, the differences by step, and what to type next.
 
-    At most ``limit`` differences are shown, in lines of about ``width`` characters. ``accept`` is the node id of the
-    test that keeps the golden log; with it, the command that accepts the new run is shown.
+    At most ``limit`` differences are shown, in lines of about ``width`` characters. ``accept`` is the command
+    that accepts the new run, where there is one: it comes early, since pytest cuts off what is long.
     """
     if not differences:
         yield "no difference"
@@ -53,14 +52,14 @@ def explain(differences: Sequence[Difference], *, limit: int = 40, width: int = 
     for name, log in zip(("golden", "candidate"), logs, strict=True):
         if log is not None and log.path and (name == "golden" or log.path != getattr(golden, "path", "")):
             yield f"{name}: {printable(log.path, 400)}"
+    if accept:
+        yield f"to accept the new run: {printable(accept, 1000)}"
     for place, group in groupby(differences[:limit], key=_place):
         yield place
         yield from _table([_row(difference, logs) for difference in group], width)
     if len(differences) > limit:
         rest = differences[limit:]
         yield f"... and {_count(len(rest), 'more difference')}, in {_places(rest)}"
-    if accept:
-        yield f"to accept the new run: pytest {printable(shlex.quote(accept), 1000)} --snapshot-update"
     yield from _how_to_ignore(differences, logs, width)
 
 

@@ -69,8 +69,10 @@ def output_matches(schema: Any) -> StateScorer:
     """The run's output fits a type (a pydantic model, a dataclass, ``list[int]``) or a JSON Schema (a dict).
 
     Types are checked strictly, as JSON: "5" is no int. A JSON Schema needs the package jsonschema, and may only refer
-    to itself: nothing is fetched. Raises Unsupported where jsonschema is not installed.
+    to itself: nothing is fetched. Raises Unsupported where jsonschema is not installed, ValueError for a plain value.
     """
+    if isinstance(schema, (str, bytes, int, float, list, tuple)) or schema is None:
+        raise ValueError(f"output_matches takes a type or a JSON Schema, not {schema!r}; output_equals compares values")
     problem_of = _schema_problem(schema) if isinstance(schema, dict) else _type_problem(schema)
 
     def scorer(state: ExecutionState) -> Score:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_loom.plugin.keys import COLLECTED, FACTS, PASSED
-from pytest_loom.plugin.options import SETTINGS, add_options, as_typed, failing, hide_summaries, read_settings
+from pytest_loom.plugin.options import SETTINGS, accept_command, add_options, failing, hide_summaries, read_settings
 
 if TYPE_CHECKING:
     from pytest_loom.log.event import Log
@@ -124,7 +124,9 @@ def pytest_assertrepr_compare(config: pytest.Config, op: str, left: object, righ
     for differences, other in ((left, right), (right, left)):
         if isinstance(differences, diff.Differences) and differences and other == []:
             nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-            accept = as_typed(config, nodeid) if nodeid and differences.golden.golden is not None else ""
+            golden = differences.golden
+            writable = golden.golden is not None and golden.source == "loom"
+            accept = accept_command(config, nodeid) if nodeid and writable else ""
             try:
                 return list(explain(differences, accept=accept))
             except Exception as problem:  # pytest would show our own traceback in place of the failed assertion

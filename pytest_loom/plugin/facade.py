@@ -53,7 +53,8 @@ class Loom:
     ) -> dict[str, Score]:
         """Score a run (``score_run``) with the marker's, the given and the ``pytest_loom_scorers`` hook's scorers.
 
-        The test fails where a score is below its threshold (the marker's or the given), or did not pass.
+        The test fails where a score is below its threshold (the marker's or the given), did not pass, or where there is
+        no scorer. A plain number without a threshold judges nothing.
         """
         from pytest_loom import score_run
 
@@ -98,6 +99,8 @@ class Loom:
     def _judged(self, scores: dict[str, Score], thresholds: Mapping[str, float] | None) -> dict[str, Score]:
         wanted = dict(self._marker.kwargs.get("thresholds", {})) if self._marker is not None else {}
         wanted.update(thresholds or {})
+        if not scores:
+            pytest.fail("no scorer was given, and none proves nothing", pytrace=False)
         unknown = sorted(set(wanted) - set(scores))
         if unknown:
             pytest.fail(
@@ -110,7 +113,8 @@ class Loom:
             if (score.value < wanted[name] if name in wanted else score.passed is False)
         }
         if low:
-            lines = [f"{len(low)} of {len(scores)} scores are too low:"]
+            are = "score is" if len(scores) == 1 else "scores are"
+            lines = [f"{len(low)} of {len(scores)} {are} too low:"]
             for name, score in low.items():
                 need = f", wanted {wanted[name]:g}" if name in wanted else ""
                 lines.append(f"  {name}: {score.value:g}{need}{f' ({score.reason})' if score.reason else ''}")

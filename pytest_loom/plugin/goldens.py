@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shlex
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +17,7 @@ import pytest
 
 from pytest_loom.errors import printable
 from pytest_loom.plugin.keys import FACTS, PASSED
-from pytest_loom.plugin.options import SETTINGS, accepting, as_typed, failing, shown
+from pytest_loom.plugin.options import SETTINGS, accept_command, accepting, failing, shown
 
 if TYPE_CHECKING:
     from pytest_loom.log.event import Log
@@ -149,7 +148,7 @@ def _load(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool) -> Lo
     from pytest_loom.log.event import Log
 
     name = shown(ref.path, request.config.invocation_params.dir)
-    again = f"pytest {shlex.quote(as_typed(request.config, request.node.nodeid))} --snapshot-update"
+    again = accept_command(request.config, request.node.nodeid)
     if not ref.path.exists():
         if update:
             return _stand_in(ref.path, name)
@@ -223,7 +222,17 @@ def _keep(request: pytest.FixtureRequest, ref: GoldenRef, golden: Log, staged: l
     except (OSError, LoomError) as problem:
         raise failing(f"golden log {name} could not be written, the old one stands: {problem}") from None
     facts = request.node.stash.setdefault(FACTS, {})
-    facts.setdefault("accepted", []).append([name, "changed" if existed else "new"])
+    facts.setdefault("accepted", []).append([name, _what_changed(golden, staged[-1]) if existed else "new"])
+
+
+def _what_changed(golden: Log, candidate: Log) -> str:
+    """What accepting does, with a word on steps that runs on their way still have and today's golden has not."""
+    new = {frame.step_id for frame in candidate.state.frames.values()}
+    gone = dict.fromkeys(frame.step_id for frame in golden.state.frames.values() if frame.step_id not in new)
+    if not gone:
+        return "changed"
+    steps = "step" if len(gone) == 1 else "steps"
+    return f"changed: no {steps} {', '.join(map(printable, gone))} any more, which runs on their way may still have"
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

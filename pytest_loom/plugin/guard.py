@@ -113,8 +113,10 @@ class SnapshotGuard:
         elif update:
             self._delete(unused)
         else:
-            self._say(f"{_summaries(unused)} unused: {self._names(unused)}; --snapshot-update deletes unused ones")
-            if not self.config.getoption("warn_unused_snapshots", False):
+            fails = not self.config.getoption("warn_unused_snapshots", False)
+            so = ", so this run fails" if fails else ""
+            self._say(f"{_summaries(unused)} unused{so}: {self._names(unused)}; --snapshot-update deletes unused ones")
+            if fails:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -64,7 +64,7 @@ def pytest_loom_checks(config: pytest.Config) -> Sequence[Check]:  # type: ignor
 
     Example::
 
-        from pytest_loom.deploy.report import finding
+        from pytest_loom import finding
 
         def no_old_refunds(log, contract):
             if log.state.in_flight and log.state.variables["_input"]["amount"] > 10_000:

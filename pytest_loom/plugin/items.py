@@ -266,10 +266,12 @@ def _cannot_begin(item: DeploySim) -> str:
 def _no_log(config: pytest.Config) -> str:
     settings = config.stash[SETTINGS]
     patterns = ", ".join(settings.log_patterns) or "the default, every *.loom.jsonl"
+    hint = 'Set loom_logs = ["tests/logs/*.loom.jsonl"] in pytest\'s configuration to where your logs are.'
+    if settings.log_patterns:
+        hint = "Look at loom_logs in pytest's configuration: its patterns start from that folder."
     return (
         f"no log found ({patterns}, below {settings.base}).\n"
-        "  An empty corpus proves nothing, so it is an error.\n"
-        '  Set loom_logs = ["tests/logs/*.loom.jsonl"] in pytest\'s configuration to where your logs are.'
+        f"  An empty corpus proves nothing, so it is an error.\n  {hint}"
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib
 import os
+import shlex
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,8 @@ def read_settings(config: pytest.Config) -> Settings:
                 + (", and several lines have to be GLOB = module:attr" if len(lines) > 1 else "")
             )
     simulate = config.getoption("loom_deploy_sim")
+    if reports and not simulate:
+        raise pytest.UsageError("--loom-report writes what a deploy simulation found: give --loom-deploy-sim too")
     acks = str(config.getini("loom_acks") or "").strip()
     return Settings(
         base=base,
@@ -216,6 +219,12 @@ def raised_at(problem: BaseException) -> str:
 def shown(path: str | Path, base: Path) -> str:
     """A file as it is called from ``base`` where it lies below, else by its whole path."""
     return str(Path(path).relative_to(base)) if Path(path).is_relative_to(base) else str(path)
+
+
+def accept_command(config: pytest.Config, nodeid: str) -> str:
+    """What to type to accept what a test found; ``--snapshot-update`` is syrupy's, which may not be loaded."""
+    flag = "--snapshot-update" if hasattr(config.option, "update_snapshots") else "--loom-update"
+    return f"pytest {shlex.quote(as_typed(config, nodeid))} {flag}"
 
 
 def failing(text: str) -> BaseException:

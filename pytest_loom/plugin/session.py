@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_loom.errors import printable
 from pytest_loom.plugin.goldens import unused_goldens, used_goldens
 from pytest_loom.plugin.items import is_simulation, session_files
 from pytest_loom.plugin.options import SETTINGS, raised_at, shown
@@ -134,6 +135,8 @@ class Accounting:
         from pytest_loom.report.text import finding_lines, verdict_line
 
         yield from (f"note: loom_logs {pattern} matches no file" for pattern in session_files(self.config)[1])
+        yield from (f"note: {note}" for note in self.report.notes)
+        yield from self._idle_acks()
         quiet = self.config.get_verbosity() < 0
         yield from finding_lines(found for found in self.report.findings if found.blocks or not quiet)
         if not self.simulations:
@@ -147,6 +150,14 @@ class Accounting:
         if not self.errors:
             here = self.config.invocation_params.dir
             yield from (f"report: {shown(path, here)}" for path in self.config.stash[SETTINGS].reports)
+
+    def _idle_acks(self) -> Iterator[str]:
+        """Acknowledgements that no finding of a whole simulation needed: misspelt, or done with."""
+        if self.not_judged or self.logs < len(session_files(self.config)[0]):
+            return
+        for ack in self.config.stash[SETTINGS].acks:
+            if not any(ack.covers(found) for found in self.report.findings):
+                yield f"note: loom_acks: no finding is {printable(ack.code)} of flow {printable(ack.flow)}"
 
     def _not_judged(self) -> str:
         return f"{self.not_judged} of {_log_files(self.logs)}, " if self.not_judged else ""

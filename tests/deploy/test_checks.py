@@ -45,7 +45,8 @@ class TestStepRemoved:
             " would be done again, live."
         )
         assert found.hint == (
-            "Keep the step id assess, or let the old code finish these runs (pin), or fork them after a human looked."
+            "Keep the step id assess, or let the old code finish these runs, or finish them by hand."
+            " If the step is there, what loom_flows says is out of date."
         )
         assert (found.code, found.severity, found.source) == ("step-removed", "breaking", "r-1.loom.jsonl")
 

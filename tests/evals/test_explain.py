@@ -25,7 +25,7 @@ STEPS: list[Any] = [
 ]
 OUTPUT = {"amount": 100, "note": "refunded"}
 GOLDEN = "tests/logs/refund.loom.jsonl"
-NODE = "tests/test_refund.py::test_golden"
+NODE = "pytest tests/test_refund.py::test_golden --snapshot-update"
 
 
 def changed(**outputs: Any) -> list[Any]:
@@ -53,10 +53,10 @@ class TestTheFourTexts:
         assert text(golden, candidate, accept=NODE) == dedent("""\
             refund/run-1: 2 differences from the golden run, in step assess
             golden: tests/logs/refund.loom.jsonl
+            to accept the new run: pytest tests/test_refund.py::test_golden --snapshot-update
             step assess
               output.score    0.91 -> 0.42
               output.verdict  "refund" -> "refuse"
-            to accept the new run: pytest tests/test_refund.py::test_golden --snapshot-update
             to ignore what may vary: ignore=["assess.output.score", "assess.output.verdict"]
             """)
 
@@ -66,9 +66,9 @@ class TestTheFourTexts:
         assert text(golden, candidate, accept=NODE) == dedent("""\
             refund/run-1: 1 difference from the golden run, in step notify
             golden: tests/logs/refund.loom.jsonl
+            to accept the new run: pytest tests/test_refund.py::test_golden --snapshot-update
             step notify
               missing  {"sent": true} -> the step did not run
-            to accept the new run: pytest tests/test_refund.py::test_golden --snapshot-update
             """)
 
     def test_a_changed_final_output(self, make_run: MakeRun, golden: Log) -> None:
@@ -77,10 +77,10 @@ class TestTheFourTexts:
         assert text(golden, candidate, accept=NODE) == dedent("""\
             refund/run-1: 2 differences from the golden run, in the outcome
             golden: tests/logs/refund.loom.jsonl
+            to accept the new run: pytest tests/test_refund.py::test_golden --snapshot-update
             outcome
               output.amount  100 -> 250
               output.fee     absent -> 2
-            to accept the new run: pytest tests/test_refund.py::test_golden --snapshot-update
             to ignore what may vary: ignore=["output.amount"]
             """)
 
@@ -91,6 +91,7 @@ class TestTheFourTexts:
         assert text(golden, candidate, accept=NODE) == dedent("""\
             refund/run-1: 5 differences from the golden run, in the outcome and 2 steps
             golden: tests/logs/refund.loom.jsonl
+            to accept the new run: pytest tests/test_refund.py::test_golden --snapshot-update
             outcome
               status  completed -> failed
               output  {"amount": 100, "note": "refunded"} -> absent
@@ -101,7 +102,6 @@ class TestTheFourTexts:
                 candidate  absent, the step failed: ValueError: no rates for XYZ
             step notify
               missing  {"sent": true} -> the step did not run
-            to accept the new run: pytest tests/test_refund.py::test_golden --snapshot-update
             """)
 
 
@@ -241,10 +241,10 @@ def test_a_plain_list_is_explained_too() -> None:
     assert list(explain([])) == ["no difference"]
 
 
-def test_a_node_id_is_quoted_for_the_shell(make_run: MakeRun) -> None:
-    """The command can be pasted as it is."""
-    shown = text(make_run(output=1), make_run(output=2), accept="t.py::test_x[run 1]")
-    assert "pytest 't.py::test_x[run 1]' --snapshot-update" in shown
+def test_what_to_type_stands_in_what_pytest_leaves(make_run: MakeRun) -> None:
+    """pytest cuts an explanation after 8 lines: the command that accepts comes before the differences."""
+    lines = text(make_run(output=1), make_run(output=2), accept="pytest t.py --snapshot-update").splitlines()
+    assert "to accept the new run: pytest t.py --snapshot-update" in lines[:3]
 
 
 def test_deep_paths_stay_short(make_run: MakeRun) -> None:

@@ -205,3 +205,10 @@ def test_unknown_usage_is_not_within_a_budget(make_run: MakeRun, usage: Any) -> 
     score = scored(run, scorers.tokens(at_most=10**9))
     assert score == Score(0.0, False, "1 of 2 model calls recorded no usage; the others 4 tokens")
     assert scored(make_run(events=models(usage, status="FAILED")), scorers.tokens(at_most=0)).passed is True
+
+
+@pytest.mark.parametrize("value", ["text", 3, None, [1]])
+def test_output_matches_takes_no_plain_value(value: Any) -> None:
+    """Who means a value is told what compares values, rather than shown pydantic's insides."""
+    with pytest.raises(ValueError, match="output_equals compares values"):
+        scorers.output_matches(value)

@@ -194,6 +194,8 @@ class TestAccepting:
             "def pytest_loom_sources(config):\n    return [Export()]\n",
         )
         shop.write_test(COMPARE.format(output=5).replace("logs/a.loom.jsonl", "runs.export"))
+        assert shop() == FAILED
+        assert not any("to accept" in line for line in shop.result.outlines), "what cannot be done is not advised"
         assert shop(UPDATE) == FAILED
         shop.result.stdout.fnmatch_lines(
             ["runs.export is not written by pytest-loom, so it is not rewritten: export it anew"]

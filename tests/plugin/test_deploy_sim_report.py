@@ -227,8 +227,11 @@ class TestReports:
         assert desk.section[-1].startswith("ERROR: the report /proc/none/report.json could not be written: ")
 
     def test_without_a_simulation(self, three: Desk) -> None:
-        """There is nothing to report on, so no file is written."""
-        assert three(REPORT) == PASSED
+        """There is nothing to report on: whoever waits for the file is told so at once."""
+        assert three(REPORT) == USAGE
+        three.result.stderr.fnmatch_lines(
+            ["*--loom-report writes what a deploy simulation found*--loom-deploy-sim too"]
+        )
         assert not (three.path / "report.json").exists()
 
     def test_a_usage_error_is_not_green(self, three: Desk) -> None:

@@ -75,10 +75,10 @@ class TestLoom:
                 [
                     "E*refund/r-1: 2 differences from the golden run, in the outcome and step assess",
                     "E*golden: logs/a.loom.jsonl",
+                    f"E*to accept the new run: pytest test_it.py::TestIt::{name} --loom-update",
                     "E*outcome",
                     'E*output  "done" -> "changed"',
                     "E*step assess",
-                    f"E*to accept the new run: pytest test_it.py::TestIt::{name} --snapshot-update",
                 ]
             )
         assert sum("to accept" in line for line in shop.result.outlines) == 2, (
@@ -118,6 +118,12 @@ class TestLoom:
         shop.result.stdout.fnmatch_lines(
             ["2 of 4 scores are too low:", "  steps: 1, wanted 2 (one step)", "  not_ok: 0"], consecutive=True
         )
+
+    def test_no_scorer_at_all(self, shop: Desk) -> None:
+        """A score of nothing would be a test that cannot fail."""
+        shop.write_test("def test_it(loom):\n    loom.score(shop.run())\n")
+        assert shop() == FAILED
+        shop.result.stdout.fnmatch_lines(["no scorer was given, and none proves nothing"])
 
     def test_a_threshold_for_no_scorer(self, shop: Desk) -> None:
         """A misspelt threshold would be one that is never missed."""

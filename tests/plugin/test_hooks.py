@@ -92,7 +92,7 @@ class TestExamples:
         )
         assert desk() == FAILED
         assert desk.counts == {"passed": 1, "failed": 1}
-        desk.result.stdout.fnmatch_lines(["1 of 1 scores are too low:", "  polite: 0*"])
+        desk.result.stdout.fnmatch_lines(["1 of 1 score is too low:", "  polite: 0*"])
 
     def test_report(self, desk: Desk) -> None:
         """What was found, once, when all is over."""

@@ -144,7 +144,7 @@ class TestMissing:
         desk.result.stdout.fnmatch_lines(
             [
                 f"golden log {pattern} does not exist.",
-                "  Make it: pytest test_it.py::test_it --snapshot-update",
+                "  Make it: pytest test_it.py::test_it --loom-update",
                 "  (the test then accepts what today's code did; look at it before you commit it)",
             ]
         )

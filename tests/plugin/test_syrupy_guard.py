@@ -5,6 +5,7 @@ Each test runs pytest in a process of its own, since syrupy keeps its session in
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -46,6 +47,8 @@ KEPT = [
 ]
 RAN, FAILED, INTERRUPTED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED
 
+_TIMES = itertools.count(1_700_000_000, 10)
+
 
 class Project:
     """A folder with tests that use ``loom_snapshot``, and pytest runs in it."""
@@ -61,6 +64,8 @@ class Project:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(HEAD + body if name.endswith(".py") and path.name.startswith("test_") else body)
+        now = next(_TIMES)  # one of its own, or Python takes the bytecode of what the file was a moment ago
+        os.utime(path, (now, now))
 
     def __call__(self, *options: str) -> int:
         """Run pytest with the options; its exit status."""
@@ -387,7 +392,7 @@ class TestCleaningUp:
         assert project(*options) == FAILED
         assert project.files == KEPT
         assert project.said == [
-            "pytest-loom: 1 run summary unused: __snapshots__/test_b/test_far.loomrun; "
+            "pytest-loom: 1 run summary unused, so this run fails: __snapshots__/test_b/test_far.loomrun; "
             "--snapshot-update deletes unused ones"
         ]
 

@@ -188,7 +188,7 @@ def test_async_tests(five: Desk, plugin: str, module: str, mark: str) -> None:
     advice = "ignore:The configuration option"  # that some versions of pytest-asyncio give
     assert five.apart("-W", "error", "-W", advice, "-p", plugin) == FAILED
     assert five.counts == {"failed": 1, "passed": 1}
-    five.result.stdout.fnmatch_lines(["1 of 1 scores are too low:", "  steps: 1, wanted 2*"])
+    five.result.stdout.fnmatch_lines(["1 of 1 score is too low:", "  steps: 1, wanted 2*"])
 
 
 def test_a_simulation_beside_syrupys_snapshots(five: Desk) -> None:
