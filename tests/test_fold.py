@@ -734,17 +734,15 @@ WRONG: list[tuple[str, Any]] = [
     ("DECISION_RECORDED", {"value": 1}),
     ("DECISION_RECORDED", {"key": 5, "value": 1}),
     ("EXECUTION_SUSPENDED", {}),
-    ("EXECUTION_SUSPENDED", {"on": "X"}),
+    ("EXECUTION_SUSPENDED", {"on": "X", "kind": None}),
     ("EXECUTION_SUSPENDED", {"on": "X", "kind": "nap"}),
     ("EXECUTION_SUSPENDED", {"kind": "event"}),
     ("EXECUTION_SUSPENDED", {"on": None, "kind": "event"}),
     ("EXECUTION_SUSPENDED", {"on": ["X", 5], "kind": "event"}),
     ("EXECUTION_SUSPENDED", {"on": "X", "kind": "event", "timeoutMs": "5"}),
     ("EXECUTION_SUSPENDED", {"on": "X", "kind": "event", "correlationKey": {}}),
-    ("EXECUTION_RESUMED", {"payload": {}}),
     ("EXECUTION_RESUMED", {"eventType": 5}),
     ("EXECUTION_RESUMED", {"eventType": "X", "correlationKey": []}),
-    ("EXECUTION_MIGRATED", {"migratedInput": 1}),
     ("EXECUTION_MIGRATED", {"strategy": 5}),
     ("EXECUTION_FORKED", {"atSequence": 1}),
     ("EXECUTION_FORKED", {"parentExecutionId": "a"}),
@@ -766,6 +764,19 @@ class TestWrongShapes:
             fold(STARTED, (kind, payload))
         assert (caught.value.path, caught.value.line, caught.value.execution_id) == ("a.loom.jsonl", 2, "run-1")
         assert not isinstance(caught.value, UnknownSchemaVersion)
+
+    def test_what_a_log_may_leave_unsaid(self) -> None:
+        """A wait of no kind waits for an event, a resume by no event ends the wait, a migration needs no strategy."""
+        waiting = fold(STARTED, ("EXECUTION_SUSPENDED", {"on": "X"}))
+        assert [(wait.on, wait.kind) for wait in waiting.suspensions] == [("X", "event")]
+        state = fold(
+            STARTED,
+            ("EXECUTION_SUSPENDED", {"on": "X"}),
+            ("EXECUTION_RESUMED", {"payload": {}}),
+            ("EXECUTION_MIGRATED", {"migratedInput": 1}),
+        )
+        assert (state.status, state.variables["_input"]) == ("running", 1)
+        assert state.variables["_migrations"] == [{"stateMigrated": True}]
 
     @pytest.mark.parametrize("kind", sorted(PINNED_EVENT_TYPES))
     @pytest.mark.parametrize("raw", [b"[]", b"null", b"5", b'"a"', b"{", b"", b"\xff", b"[" * 100_000])

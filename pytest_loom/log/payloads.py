@@ -70,7 +70,7 @@ class Suspended(_Payload):
     """EXECUTION_SUSPENDED."""
 
     on: str | list[str]
-    kind: SuspensionKind
+    kind: SuspensionKind = "event"  # what a log that does not say so waits for in any case
     correlation_key: str | int | None = None
     timeout_ms: float | None = None
     pending: Any = None
@@ -79,7 +79,7 @@ class Suspended(_Payload):
 class Resumed(_Payload):
     """EXECUTION_RESUMED."""
 
-    event_type: str | None  # null where nothing but a restart ended the wait
+    event_type: str | None = None  # where nothing but a restart ended the wait
     correlation_key: str | int | None = None
     payload: Any = None
 
@@ -87,7 +87,7 @@ class Resumed(_Payload):
 class Migrated(_Payload):
     """EXECUTION_MIGRATED."""
 
-    strategy: str
+    strategy: str | None = None
 
 
 class Forked(_Payload):
