@@ -181,8 +181,8 @@ class _Fold:
         return frame
 
     def retried(self, payload: Step, event: Event) -> Frame | None:
-        """The failed occurrence that this start tries again under a call id of its own, as its attempt number says."""
-        if payload.attempt is None or payload.attempt < 2:
+        """The failed occurrence that a start under a new call id tries again, unless it says that it is a first try."""
+        if payload.call_id is None or payload.attempt == 1:
             return None
         for frames in self.waiting.values():
             for frame in frames:
@@ -197,6 +197,21 @@ class _Fold:
                     frame.call_id = payload.call_id
                     return frame
         return None
+
+    def key_of_end(self, payload: Step, event: Event) -> Any:
+        """The key of the occurrence that an event tells about, though one of the two left an optional field unsaid."""
+        key = _open_key(payload, event)
+        if key in self.open or key in self.waiting:
+            return key
+        similar = [
+            other
+            for other, frame in self.open.items()
+            if frame.step_id == payload.step_id
+            and _may_be(frame.call_id, payload.call_id)
+            and _may_be(frame.branch, event.branch)
+            and _may_be(frame.namespace, event.namespace)
+        ]
+        return similar[0] if len(similar) == 1 else key
 
     def running(self, key: Any, payload: Step, event: Event) -> Frame:
         """The occurrence that an event under ``key`` tells about; one whose start was not recorded is new."""
@@ -227,6 +242,10 @@ def _open_key(payload: Step, event: Event) -> Any:
     return (event.branch, event.namespace, payload.step_id)
 
 
+def _may_be(one: object, other: object) -> bool:
+    return one is None or other is None or one == other
+
+
 def _step_started(fold: _Fold, event: Event) -> None:
     payload = read_step(event.raw)
     key = _open_key(payload, event)
@@ -242,6 +261,7 @@ def _step_started(fold: _Fold, event: Event) -> None:
         frame.attempts = max(frame.attempts + 1, payload.attempt or 0)
         frame.status = "running"
         frame.will_retry = False
+    frame.idempotency_key = payload.idempotency_key
     if payload.input is not ABSENT:
         frame.raw_input = payload.input
         frame.input_event = event
@@ -251,12 +271,16 @@ def _is_restart(frame: Frame, payload: Step) -> bool:
     """Whether a start is another try of the occurrence that runs already, rather than a second one beside it."""
     if not frame.attempts or payload.call_id is not None:
         return True
+    if payload.idempotency_key is not None and payload.idempotency_key == frame.idempotency_key:
+        return True
     return payload.attempt is not None and payload.attempt > frame.attempts
 
 
 def _step_completed(fold: _Fold, event: Event) -> None:
     payload = read_step(event.raw)
     key = _open_key(payload, event)
+    if key not in fold.open:
+        key = fold.key_of_end(payload, event)
     frame = _end_of_try(fold, key, payload, event)
     frame.status = "completed"
     frame.raw_output = payload.output
@@ -267,11 +291,11 @@ def _step_completed(fold: _Fold, event: Event) -> None:
 
 def _step_failed(fold: _Fold, event: Event) -> None:
     payload = read_step(event.raw)
-    key = _open_key(payload, event)
+    key = fold.key_of_end(payload, event)
     frame = _end_of_try(fold, key, payload, event)
     frame.status = "failed"
     frame.raw_error = _error(payload.error, event)
-    frame.will_retry = payload.will_retry
+    frame.will_retry = bool(payload.will_retry)
     fold.close(key)
     if payload.will_retry:
         fold.waiting.setdefault(key, []).append(frame)
@@ -294,7 +318,7 @@ def _step_progress(fold: _Fold, event: Event) -> None:
     payload = read_step(event.raw)
     if payload.chunk is ABSENT:
         raise event.error("the payload of STEP_PROGRESS has no chunk")
-    fold.running(_open_key(payload, event), payload, event).chunk_events.append(event)
+    fold.running(fold.key_of_end(payload, event), payload, event).chunk_events.append(event)
 
 
 def _tool_asked(fold: _Fold, event: Event) -> None:
@@ -349,15 +373,21 @@ def _execution_suspended(fold: _Fold, event: Event) -> None:
         branch=event.branch,
     )
     key = _wait_key(suspension)
-    fold.waits.pop(key, None)  # recorded again by a flow that was re-run up to it: one wait, and the youngest
+    again = fold.waits.pop(key, None)  # recorded again by a flow that was re-run up to it: one wait, and the youngest
+    if again is not None:
+        fold.state.waits.remove(again)
     if len(fold.waits) >= MAX_WAITS:
         raise event.error(f"more than {MAX_WAITS} waits are open at once")
     fold.waits[key] = suspension
+    fold.state.waits.append(suspension)
     fold.ended = None
 
 
 def _execution_resumed(fold: _Fold, event: Event) -> None:
-    answered = _answered_wait(list(fold.waits.values()), _eagerly(read_resumed, event))
+    waits = list(fold.waits.values())
+    if event.branch is not None:
+        waits = [wait for wait in waits if wait.branch == event.branch] or waits
+    answered = _answered_wait(waits, _eagerly(read_resumed, event))
     if answered is not None:
         del fold.waits[_wait_key(answered)]
     fold.interrupt()
@@ -365,7 +395,10 @@ def _execution_resumed(fold: _Fold, event: Event) -> None:
 
 
 def _wait_key(wait: Suspension) -> tuple[Any, ...]:
-    return (wait.on if isinstance(wait.on, str) else tuple(wait.on), wait.correlation_key, wait.branch)
+    """What tells open waits apart: two calls that wait for the same event are two waits."""
+    pending = wait.pending if isinstance(wait.pending, list) else [wait.pending]
+    calls = tuple(str(call["callId"]) for call in pending if isinstance(call, dict) and "callId" in call)
+    return (wait.on if isinstance(wait.on, str) else tuple(wait.on), wait.correlation_key, wait.branch, calls)
 
 
 def _answered_wait(waits: list[Suspension], payload: Resumed) -> Suspension | None:

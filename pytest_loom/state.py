@@ -42,6 +42,7 @@ class Frame(msgspec.Struct, eq=False, gc=False):
     raw_output: msgspec.Raw = ABSENT
     raw_error: msgspec.Raw = ABSENT
     input_event: Event | None = None
+    idempotency_key: str | None = None
     chunk_events: list[Event] = []
 
     @property
@@ -169,7 +170,8 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 class ExecutionState:
     """What one log says happened.
 
-    ``variables`` holds ``_input``, ``_output``, ``_error``, ``_migrations`` and the like.
+    ``suspensions`` are the open waits, ``waits`` all there ever were, answered ones too. ``variables`` holds
+    ``_input``, ``_output``, ``_error``, ``_migrations`` and the like.
     """
 
     __slots__ = (
@@ -192,6 +194,7 @@ class ExecutionState:
         "status",
         "suspensions",
         "variable_events",
+        "waits",
         "workflow_id",
     )
 
@@ -206,6 +209,7 @@ class ExecutionState:
         self.frames: dict[str, Frame] = {}
         self.calls: list[Call] = []
         self.suspensions: list[Suspension] = []
+        self.waits: list[Suspension] = []
         self.received: list[Event] = []
         self.decisions: dict[str, Any] = {}
         self.manifest: dict[str, Any] = {}

@@ -342,15 +342,41 @@ class TestStepKeys:
         ]
 
     def test_another_try_may_have_a_call_id_of_its_own(self) -> None:
-        """The attempt number says that it is one; without it another callId is another call."""
+        """After a failure that is to be retried the next start is the next try, unless it says it is a first one."""
         first = [start("a", callId="p"), failed("a", callId="p", again=True)]
-        again = fold(STARTED, *first, start("a", callId="q", attempt=2), done("a", 1, callId="q"))
-        assert [(f.key, f.attempts, f.output) for f in again.frames.values()] == [("a", 2, 1)]
-        other = fold(STARTED, *first, start("a", callId="q"), done("a", 1, callId="q"))
+        for again in (start("a", callId="q", attempt=2), start("a", callId="q")):
+            state = fold(STARTED, *first, again, done("a", 1, callId="q"))
+            assert [(f.key, f.attempts, f.output) for f in state.frames.values()] == [("a", 2, 1)]
+        other = fold(STARTED, *first, start("a", callId="q", attempt=1), done("a", 1, callId="q"))
         assert [(f.key, f.attempts, f.status) for f in other.frames.values()] == [
             ("a", 1, "failed"),
             ("a#2", 1, "completed"),
         ]
+
+    @pytest.mark.parametrize("field", ["callId", "branch", "namespace"])
+    @pytest.mark.parametrize("ends", [False, True])
+    def test_an_optional_field_on_one_side_only(self, field: str, ends: bool) -> None:
+        """The end of the only step that it can mean is that step's end; two that it may mean are not mixed up."""
+
+        def event(kind: str, said: bool, **more: Any) -> tuple[Any, ...]:
+            envelope = {field: "x"} if said and field != "callId" else {}
+            return (kind, {"stepId": "a", **more, **({"callId": "x"} if said and field == "callId" else {})}, envelope)
+
+        builder = LogBuilder("run-1", "refund")
+        for kind, payload, envelope in (
+            ("EXECUTION_STARTED", {}, {}),
+            event("STEP_STARTED", not ends, input=1),
+            event("STEP_COMPLETED", ends, output=2),
+        ):
+            builder.add(kind, payload, timestamp=1, **envelope)
+        frames = replay_as_fixture(builder.log()).frames
+        assert [(f.key, f.input, f.output, f.status) for f in frames.values()] == [("a", 1, 2, "completed")]
+
+    def test_the_same_work_started_again_after_a_crash(self) -> None:
+        """An equal idempotency key says that it is the same work, though no resume stands between."""
+        again = start("a", idempotencyKey="k")
+        state = fold(STARTED, again, again, done("a", 1))
+        assert [(f.key, f.attempts, f.status) for f in state.frames.values()] == [("a", 2, "completed")]
 
     def test_identical_steps_at_once_are_told_apart_by_call_id(self) -> None:
         """In whatever order they end; the key counts their starts."""
@@ -361,7 +387,7 @@ class TestStepKeys:
             ("STEP_PROGRESS", {"stepId": "a", "callId": "q", "chunk": 1}),
             done("a", "of q", callId="q"),
             failed("a", callId="p", again=True),
-            start("a", callId="r"),
+            start("a", callId="r", attempt=1),
             start("a", callId="p"),
             done("a", "of p", callId="p"),
         )
@@ -752,6 +778,34 @@ WRONG: list[tuple[str, Any]] = [
     ("EXECUTION_FAILED", {"error": "boom"}),
     ("EXECUTION_FAILED", {"error": 0}),
 ]
+
+
+class TestWaitsAtOnce:
+    def test_a_resume_ends_the_wait_of_its_own_branch(self) -> None:
+        """Two branches wait for the same event."""
+        builder = LogBuilder("run-1", "refund")
+        for kind, payload, branch in (
+            ("EXECUTION_STARTED", {}, None),
+            ("EXECUTION_SUSPENDED", {"on": "A", "kind": "approval"}, "0"),
+            ("EXECUTION_SUSPENDED", {"on": "A", "kind": "approval"}, "1"),
+            ("EXECUTION_RESUMED", {"eventType": "A"}, "1"),
+        ):
+            builder.add(kind, payload, timestamp=1, branch=branch)
+        state = replay_as_fixture(builder.log())
+        assert [wait.branch for wait in state.suspensions] == ["0"]
+        assert [wait.branch for wait in state.waits] == ["0", "1"]
+
+    def test_two_calls_that_wait_for_the_same_event_are_two_waits(self) -> None:
+        """One approval leaves the other call waiting."""
+        waits = [("EXECUTION_SUSPENDED", {"on": "A", "kind": "approval", "pending": {"callId": c}}) for c in ("p", "q")]
+        assert len(fold(STARTED, *waits).suspensions) == 2
+        state = fold(STARTED, *waits, ("EXECUTION_RESUMED", {"eventType": "A"}))
+        assert (state.status, len(state.suspensions)) == ("suspended", 1)
+
+    def test_a_null_is_as_good_as_nothing(self) -> None:
+        """Some writers write every optional field."""
+        state = fold(STARTED, ("STEP_FAILED", {"stepId": "a", "error": None, "willRetry": None, "attempt": None}))
+        assert state.frames["a"].will_retry is False
 
 
 class TestWrongShapes:

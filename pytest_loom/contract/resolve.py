@@ -61,16 +61,25 @@ def resolver_of(flows: Any) -> Resolver:
 
 
 def _asking(get_flow: Callable[..., Any]) -> Resolver:
-    """Call a resolver in the form it has: with or without a version."""
+    """Call a resolver in the form it has: with the version by name, by place, or not at all."""
     try:
-        parameters = inspect.signature(get_flow).parameters.values()
+        parameters = list(inspect.signature(get_flow).parameters.values())
     except (TypeError, ValueError):
-        parameters = ()  # type: ignore[assignment]  # a builtin without a signature takes the id alone
-    takes_version = any(p.name == "version" or p.kind is p.VAR_KEYWORD for p in parameters)
+        parameters = []  # a builtin without a signature takes the id alone
+    by_name = any(
+        (p.name == "version" and p.kind is not p.POSITIONAL_ONLY) or p.kind is p.VAR_KEYWORD for p in parameters
+    )
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    second = placed[1] if len(placed) > 1 else None
+    by_place = any(p.kind is p.VAR_POSITIONAL for p in parameters) or (
+        second is not None and (second.default is second.empty or second.name in ("version", "v"))
+    )
 
     def ask(workflow_id: str, version: str | None) -> Any:
         try:
-            return get_flow(workflow_id, version=version) if takes_version else get_flow(workflow_id)
+            if by_name:
+                return get_flow(workflow_id, version=version)
+            return get_flow(workflow_id, version) if by_place else get_flow(workflow_id)
         except KeyError:
             return None
 

@@ -101,7 +101,7 @@ class _Diff:
     def all(self) -> Iterator[Difference]:
         yield from self.outcome()
         if "suspension" in self.kinds:
-            waits = [_waits(state.suspensions) for state in (self.golden, self.candidate)]
+            waits = [_waits(state.waits) for state in (self.golden, self.candidate)]
             yield from self.named("suspension", *waits)
         yield from StepDiff(self.rules, self.kinds).differences(self.golden, self.candidate)
         if "tool-args" in self.kinds:
@@ -182,7 +182,7 @@ def _args(call: Call) -> Any:
 
 
 def _waits(suspensions: Iterable[Suspension]) -> dict[str, Any]:
-    """The open waits by the event that ends them."""
+    """All waits, answered ones too, by the event that ends them: a gate that is no longer passed has to show."""
     waits = list(suspensions)
     keys = occurrence_keys([("|".join(wait.events), wait.branch) for wait in waits])
     return {key: {"kind": wait.kind, "pending": wait.pending} for key, wait in zip(keys, waits, strict=True)}

@@ -33,6 +33,7 @@ _Position = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 class Event(
     msgspec.Struct,
     frozen=True,
+    eq=False,
     gc=False,
     kw_only=True,
     rename={
@@ -49,7 +50,7 @@ class Event(
     """One event of a log: the envelope of DESIGN section 3, decoded; the payload stays bytes until asked for.
 
     ``raw`` is the payload as JSON text; ``payload`` decodes it anew on each access, so nobody can change history.
-    ``path`` and ``line`` say where the event was read; they are never written.
+    ``path`` and ``line`` say where the event was read; they are never written, and do not count in comparisons.
     """
 
     execution_id: NonEmpty
@@ -65,6 +66,29 @@ class Event(
     raw: msgspec.Raw
     path: str = ""
     line: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Event):
+            return NotImplemented
+        return self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def _content(self) -> tuple[object, ...]:
+        return (
+            self.execution_id,
+            self.workflow_id,
+            self.sequence,
+            self.timestamp,
+            self.event_type,
+            self.schema_version,
+            self.event_version,
+            self.branch,
+            self.namespace,
+            self.ignorable,
+            bytes(self.raw),
+        )
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -203,6 +227,10 @@ class LogBuilder:
 
         ``timestamp`` is milliseconds since the epoch or RFC 3339 text, ``line`` is where the event came from.
         """
+        if not isinstance(payload, dict):
+            raise self._error(f"the payload of {printable(event_type)} is not an object (a dict)", line)
+        if isinstance(timestamp, bool) or not isinstance(timestamp, (int, str)):
+            raise self._error("a timestamp is whole milliseconds since the epoch, or RFC 3339 text", line)
         if is_kernel_type(event_type) and event_type not in known_event_types():
             raise self._error(f"{printable(event_type)} is not a kernel event", line)
         try:

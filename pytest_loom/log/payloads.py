@@ -22,7 +22,8 @@ class Step(_Payload):
     step_id: str
     call_id: str | int | None = None
     attempt: int | None = None
-    will_retry: bool = False
+    will_retry: bool | None = False
+    idempotency_key: str | None = None
     input: msgspec.Raw = ABSENT
     output: msgspec.Raw = ABSENT
     error: msgspec.Raw = ABSENT

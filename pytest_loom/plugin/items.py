@@ -142,7 +142,7 @@ def flows_for(node: pytest.Item) -> Any:
     unusable = node.config.stash.setdefault(UNUSABLE, {})
     if target not in unusable:
         try:
-            return import_flows(target)
+            return import_flows(target, settings.base)
         except FlowError as error:
             unusable[target] = error
     raise unusable[target]

@@ -7,6 +7,7 @@ import difflib
 import importlib
 import os
 import shlex
+import sys
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def read_settings(config: pytest.Config) -> Settings:
     base = config.inipath.parent if config.inipath else config.rootpath
     reports = [Path(name) for name in config.getoption("loom_report")]
     for report in reports:
-        if not report.name.endswith(REPORT_SUFFIXES):
+        if not report.name.endswith(REPORT_SUFFIXES) or report.name.endswith(".gitlab.json"):
             raise pytest.UsageError(
                 f"--loom-report={report}: the form is told by the suffix, one of {', '.join(REPORT_SUFFIXES)}"
             )
@@ -175,11 +176,17 @@ def flows_target(settings: Settings, log_path: Path | None) -> str | None:
     return None
 
 
-def import_flows(target: str) -> Any:
-    """Import ``module:attr``, which the user's own settings name. Raises FlowError saying what failed and where."""
+def import_flows(target: str, base: Path) -> Any:
+    """Import ``module:attr``, which the user's own settings name. Raises FlowError saying what failed and where.
+
+    A module beside the configuration file is found, as it is by ``python -m pytest`` there: that folder goes to the end
+    of the import path, so that it hides nothing.
+    """
     from pytest_loom.errors import FlowError
 
     module_name, _, attribute = target.partition(":")
+    if str(base) not in sys.path:
+        sys.path.append(str(base))
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as problem:

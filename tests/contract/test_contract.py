@@ -188,3 +188,27 @@ class TestResolver:
         """One flow given as JSON is judged when the resolver is made, not when the first log comes by."""
         with pytest.raises(LoomError, match="stepz"):
             resolver_of({"workflowId": "refund", "stepz": {}})
+
+
+@pytest.mark.parametrize(
+    "get_flow",
+    [
+        lambda workflow_id, version=None: (workflow_id, version),
+        lambda workflow_id, version=None, /: (workflow_id, version),
+        lambda wid, v: (wid, v),
+        lambda *args: args,
+        lambda workflow_id, **more: (workflow_id, more["version"]),
+    ],
+    ids=["by-name", "by-place-only", "other-names", "args", "keywords"],
+)
+def test_a_resolver_gets_the_version_in_the_form_it_takes(get_flow: Any) -> None:
+    """By name, by place, or as whatever comes."""
+    assert resolver_of(get_flow)("refund", "2.0.0") == ("refund", "2.0.0")
+
+
+@pytest.mark.parametrize(
+    "get_flow", [lambda workflow_id: workflow_id, {"refund": "refund"}.get], ids=["id-only", "dict.get"]
+)
+def test_a_resolver_that_takes_no_version_gets_none(get_flow: Any) -> None:
+    """dict.get would take it for the answer to a missing flow."""
+    assert resolver_of(get_flow)("refund", "2.0.0") == "refund"

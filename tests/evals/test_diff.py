@@ -587,3 +587,23 @@ class TestResult:
         broken = Log([*log.events[:-1], msgspec.structs.replace(log.events[-1], raw=msgspec.Raw(b"[1]"))])
         with pytest.raises(LogError):
             diff_runs(broken, broken)
+
+
+def test_a_gate_that_is_no_longer_passed_is_a_changed_suspension() -> None:
+    """An approval that was asked for and given, and is now skipped or another: the run ends the same all the same."""
+
+    def run(*gates: str) -> Log:
+        builder = LogBuilder("run-1", "refund")
+        builder.add("EXECUTION_STARTED", {}, timestamp=1)
+        for gate in gates:
+            builder.add("EXECUTION_SUSPENDED", {"on": gate, "kind": "approval"}, timestamp=1)
+            builder.add(gate, {}, timestamp=1)
+            builder.add("EXECUTION_RESUMED", {"eventType": gate, "payload": {}}, timestamp=1)
+        builder.add("EXECUTION_COMPLETED", {"output": 1}, timestamp=1)
+        return builder.log()
+
+    assert diff_runs(run("Granted"), run("Granted"), compare="all") == []
+    assert [(d.kind, d.path, d.candidate) for d in diff_runs(run("Granted"), run(), compare="all")] == [
+        ("suspension", "Granted", MISSING)
+    ]
+    assert [d.path for d in diff_runs(run("Granted"), run("Other"), compare=["suspension"])] == ["Granted", "Other"]

@@ -180,3 +180,19 @@ class TestLogBuilder:
         value.append(value)
         with pytest.raises(LogError, match="cannot be said in JSON"):
             LogBuilder("a", "refund").add("Noted", {"value": value}, timestamp=1)
+
+
+def test_where_an_event_was_read_is_no_part_of_it() -> None:
+    """Two readings of the same event are equal, whatever the file and line; other content is not."""
+    one, other = (LogBuilder("run-1", "refund", path=path) for path in ("a.jsonl", "b.jsonl"))
+    first = one.add("Noted", {"a": 1}, timestamp=1, line=1)
+    assert first == other.add("Noted", {"a": 1}, timestamp=1, line=2)
+    assert hash(first) == hash(other.events[0])
+    assert first != other.add("Noted", {"a": 1}, timestamp=1)
+
+
+@pytest.mark.parametrize(("payload", "timestamp"), [([1], 1), ("a", 1), ({}, 1.5), ({}, None), ({}, True)])
+def test_the_builder_refuses_what_no_event_can_hold(payload: Any, timestamp: Any) -> None:
+    """At once, where the caller is, rather than when the log is folded or written."""
+    with pytest.raises(LogError, match=r"is not an object|a timestamp is"):
+        LogBuilder("run-1", "refund").add("Noted", payload, timestamp=timestamp)

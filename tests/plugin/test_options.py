@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,7 @@ class TestUsage:
                 ["--loom-report=report.pdf"],
                 "ERROR: --loom-report=report.pdf: the form is told by the suffix, one of .json",
             ),
+            (["--loom-report=x.gitlab.json"], "ERROR: --loom-report=x.gitlab.json: the form is told by the suffix*"),
             (["--loom-report=report"], "ERROR: --loom-report=report: the form is told by the suffix, one of .json"),
             (["-o", "loom_flows=app"], "ERROR: loom_flows: 'app' is not module:attr"),
             (["-o", "loom_flows=:flows"], "ERROR: loom_flows: ':flows' is not module:attr"),
@@ -33,7 +35,7 @@ class TestUsage:
             ),
             (["-o", "loom_flows=*.jsonl = app"], "ERROR: loom_flows: '[*].jsonl = app' is not module:attr"),
         ],
-        ids=["scope", "suffix", "no-suffix", "no-attribute", "no-module", "empty", "lines", "glob"],
+        ids=["scope", "suffix", "another-form", "no-suffix", "no-attribute", "no-module", "empty", "lines", "glob"],
     )
     def test_what_makes_no_sense(self, desk: Desk, options: list[str], says: str) -> None:
         """It is said with the setting's name, and no test runs."""
@@ -156,3 +158,14 @@ class TestConfiguration:
         desk.ini("loom_logs =", *(f"    {pattern}" for pattern in patterns))
         assert desk(SIM, REPORT) == PASSED
         assert desk.report["summary"]["logs"] == 2
+
+
+def test_an_application_beside_the_configuration_is_found(desk: Desk) -> None:
+    """Also by the bare ``pytest`` command, which unlike ``python -m pytest`` does not look where it was started."""
+    desk.write("pytest.ini", "[pytest]\nloom_flows = beside:flows\n")
+    desk.write("beside.py", "from app import flows\n")
+    desk.log("logs/a.loom.jsonl")
+    entry = "import sys, pytest; sys.path[0] = ''; sys.path.remove(''); sys.exit(pytest.main(sys.argv[1:]))"
+    plugins = ("-p", "pytest_loom.plugin", "-p", "no:cacheprovider")
+    result = desk.pytester.run(sys.executable, "-c", entry, *plugins, "--loom-deploy-sim")
+    result.assert_outcomes(passed=1)
