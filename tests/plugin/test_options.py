@@ -163,9 +163,9 @@ class TestConfiguration:
 def test_an_application_beside_the_configuration_is_found(desk: Desk) -> None:
     """Also by the bare ``pytest`` command, which unlike ``python -m pytest`` does not look where it was started."""
     desk.write("pytest.ini", "[pytest]\nloom_flows = beside:flows\n")
-    desk.write("beside.py", "from app import flows\n")
+    desk.write("beside.py", "flows = {'refund': {'workflowId': 'refund'}}\n")
     desk.log("logs/a.loom.jsonl")
-    entry = "import sys, pytest; sys.path[0] = ''; sys.path.remove(''); sys.exit(pytest.main(sys.argv[1:]))"
-    plugins = ("-p", "pytest_loom.plugin", "-p", "no:cacheprovider")
-    result = desk.pytester.run(sys.executable, "-c", entry, *plugins, "--loom-deploy-sim")
-    result.assert_outcomes(passed=1)
+    elsewhere = "sys.path[:] = [path for path in sys.path if path not in ('', os.getcwd())]"
+    entry = f"import os, sys, pytest; {elsewhere}; sys.exit(pytest.main(sys.argv[1:]))"
+    plugins = ("-p", "pytest_loom.plugin", "-p", "no:cacheprovider", "--import-mode=importlib")
+    desk.pytester.run(sys.executable, "-c", entry, *plugins, "--loom-deploy-sim").assert_outcomes(passed=1)
