@@ -27,6 +27,9 @@ MAX_DEPTH = 500
 """How deep the values of a payload may be nested: with more, comparing and printing them would break down."""
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+_Moment = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:?\d\d)$")]
+"""RFC 3339, which names a time zone."""
+
 _Position = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
@@ -56,7 +59,7 @@ class Event(
     execution_id: NonEmpty
     workflow_id: NonEmpty
     sequence: _Position
-    timestamp: int | str
+    timestamp: int | _Moment
     event_type: NonEmpty
     schema_version: str
     event_version: int = 1

@@ -8,6 +8,7 @@ else its file; it never spoils another file.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 from array import array
@@ -230,7 +231,7 @@ def _event_by_event(block: bytes, first_line: int, lines: int, path: str) -> Ite
             text.decode()
             event = _decode_event(text)
         except UNDECODABLE as problem:
-            if number == unfinished and path.endswith(".partial"):
+            if number == unfinished and path.endswith(".partial") and not _is_whole(text):
                 continue  # it was never acknowledged (a recording that was killed)
             yield _bad_line(text, number, path, problem, is_unfinished=number == unfinished)
         else:
@@ -265,6 +266,9 @@ def _bad_line(text: bytes, line: int, path: str, problem: Exception, *, is_unfin
     elif b"\0" in text:
         what = f"NUL bytes ({text.count(0)} of them) stand where an event should be"
         hint = "A crash or a full disk leaves such holes. Restore the file from a copy."
+    elif is_cut and _is_whole(text):
+        what = "a string holds one half of a surrogate pair (such as \\ud83d), which UTF-8 cannot say"
+        hint = "Whoever wrote it cut a character in two: write whole characters."
     elif is_unfinished and is_cut:
         what = "the last line is cut off: this event was not written whole"
         hint = "The writer died there. Restore the file, or delete that line if the event was never acknowledged."
@@ -282,6 +286,15 @@ def _bad_line(text: bytes, line: int, path: str, problem: Exception, *, is_unfin
     else:
         what = f"not one JSON value: {problem}"
     return kind(what, path=path, line=line, execution_id=_told_execution(text), hint=hint)
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether a line that msgspec finds cut off is a JSON value to its end."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _told_execution(text: bytes) -> str:
