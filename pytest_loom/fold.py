@@ -39,6 +39,10 @@ T = TypeVar("T")
 MAX_WAITS = 5_000
 """How many waits one run may have open at once: each resume looks through them."""
 
+MANY = 100
+"""With more steps than this under way at once, a step's events belong together by their fields alone: no log may make
+each of its events look through all that is open."""
+
 
 def replay_as_fixture(log: Log) -> ExecutionState:
     """Fold a recorded log back into its state, with no live call (ADR 0008).
@@ -121,6 +125,7 @@ class _Fold:
         self.calls: dict[tuple[str, str | int | None], Call] = {}
         self.decisions: list[tuple[str, str | None, Any]] = []
         self.waits: dict[tuple[Any, ...], Suspension] = {}
+        self.every_wait: dict[int, Suspension] = {}  # by sequence, answered ones too
         self.ended: Status | None = None
 
     def finish(self, log: Log) -> ExecutionState:
@@ -138,6 +143,7 @@ class _Fold:
         if self.decisions:
             names = occurrence_keys([(key, branch) for key, branch, _ in self.decisions])
             state.decisions = {name: value for name, (_, _, value) in zip(names, self.decisions, strict=True)}
+        state.waits = list(self.every_wait.values())
         if self.ended is not None:
             state.status = self.ended
         else:
@@ -174,25 +180,32 @@ class _Fold:
 
     def restarted(self, key: Any) -> Frame | None:
         """The oldest occurrence that waits for another try under ``key``; it is running now."""
-        if not self.waiting.get(key):
+        if key not in self.waiting:
             return None
         frame = self.waiting[key].pop(0)
+        self.forget_if_empty(key)
         self.run(key, frame)
         return frame
 
+    def forget_if_empty(self, key: Any) -> None:
+        """Drop a key under which nothing waits any more: what is looked through is what really waits."""
+        if not self.waiting[key]:
+            del self.waiting[key]
+
     def retried(self, payload: Step, event: Event) -> Frame | None:
         """The failed occurrence that a start under a new call id tries again, unless it says that it is a first try."""
-        if payload.call_id is None or payload.attempt == 1:
+        if payload.call_id is None or payload.attempt == 1 or len(self.waiting) > MANY:
             return None
-        for frames in self.waiting.values():
-            for frame in frames:
+        for key, frames in self.waiting.items():
+            for frame in frames[:MANY]:
                 if (
                     frame.will_retry
                     and frame.step_id == payload.step_id
                     and frame.branch == event.branch
                     and frame.namespace == event.namespace
                 ):
-                    frames.remove(frame)
+                    frames[:] = [other for other in frames if other is not frame]
+                    self.forget_if_empty(key)
                     self.run(_open_key(payload, event), frame)
                     frame.call_id = payload.call_id
                     return frame
@@ -201,7 +214,7 @@ class _Fold:
     def key_of_end(self, payload: Step, event: Event) -> Any:
         """The key of the occurrence that an event tells about, though one of the two left an optional field unsaid."""
         key = _open_key(payload, event)
-        if key in self.open or key in self.waiting:
+        if key in self.open or key in self.waiting or len(self.open) > MANY:
             return key
         similar = [
             other
@@ -375,11 +388,11 @@ def _execution_suspended(fold: _Fold, event: Event) -> None:
     key = _wait_key(suspension)
     again = fold.waits.pop(key, None)  # recorded again by a flow that was re-run up to it: one wait, and the youngest
     if again is not None:
-        fold.state.waits.remove(again)
+        del fold.every_wait[again.sequence]
     if len(fold.waits) >= MAX_WAITS:
         raise event.error(f"more than {MAX_WAITS} waits are open at once")
     fold.waits[key] = suspension
-    fold.state.waits.append(suspension)
+    fold.every_wait[event.sequence] = suspension
     fold.ended = None
 
 

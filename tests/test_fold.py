@@ -23,7 +23,7 @@ from pytest_loom import (
     recorded_step_outputs,
     replay_as_fixture,
 )
-from pytest_loom.fold import MAX_WAITS, occurrence_keys
+from pytest_loom.fold import MANY, MAX_WAITS, occurrence_keys
 
 Entry = tuple[Any, ...]
 """``(kind, payload)`` or ``(kind, payload, branch)`` or ``(kind, payload, branch, namespace)``."""
@@ -371,6 +371,14 @@ class TestStepKeys:
             builder.add(kind, payload, timestamp=1, **envelope)
         frames = replay_as_fixture(builder.log()).frames
         assert [(f.key, f.input, f.output, f.status) for f in frames.values()] == [("a", 1, 2, "completed")]
+
+    @pytest.mark.parametrize(("open_at_once", "found"), [(MANY, True), (MANY + 1, False)])
+    def test_how_many_steps_an_end_is_looked_up_among(self, open_at_once: int, found: bool) -> None:
+        """A log may not make each of its events look through all that is open, so there is a bound."""
+        others = [start(f"s{number}", callId=str(number)) for number in range(open_at_once - 1)]
+        state = fold(STARTED, *others, start("a", callId="x"), done("a", 1))
+        assert (state.frames["a"].status == "completed") is found
+        assert len(state.frames) == open_at_once + (not found)
 
     def test_the_same_work_started_again_after_a_crash(self) -> None:
         """An equal idempotency key says that it is the same work, though no resume stands between."""
@@ -794,6 +802,13 @@ class TestWaitsAtOnce:
         state = replay_as_fixture(builder.log())
         assert [wait.branch for wait in state.suspensions] == ["0"]
         assert [wait.branch for wait in state.waits] == ["0", "1"]
+
+    def test_a_wait_recorded_again_is_one_wait_and_the_youngest(self) -> None:
+        """Answered ones stay among all waits; the one that was re-recorded while open does not stand twice."""
+        gate = ("EXECUTION_SUSPENDED", {"on": "A", "kind": "approval"})
+        state = fold(STARTED, gate, ("EXECUTION_RESUMED", {"eventType": "A"}), gate, gate)
+        assert [wait.sequence for wait in state.waits] == [2, 5]
+        assert [wait.sequence for wait in state.suspensions] == [5]
 
     def test_two_calls_that_wait_for_the_same_event_are_two_waits(self) -> None:
         """One approval leaves the other call waiting."""

@@ -73,14 +73,13 @@ class Loom:
     ) -> DeployReport:
         """Simulate a deploy (``simulate_deploy``) against ``flows``, by default those of the ``loom_flows`` fixture."""
         from pytest_loom import simulate_deploy
+        from pytest_loom.plugin.items import checks_of
 
-        node = self._request.node
-        checks = [check for answer in node.ihook.pytest_loom_checks(config=self._request.config) for check in answer]
         if isinstance(logs, (str, os.PathLike)):
             logs = self._path(logs)
         if flows is None:
             flows = self._request.getfixturevalue("loom_flows")
-        return simulate_deploy(logs, flows, scope=scope, checks=checks)
+        return simulate_deploy(logs, flows, scope=scope, checks=checks_of(self._request.node))
 
     def _path(self, path: str | os.PathLike[str]) -> Path:
         return self._request.config.stash[SETTINGS].base / path

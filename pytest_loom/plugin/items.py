@@ -13,12 +13,15 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_loom.plugin.keys import FACTS
 from pytest_loom.plugin.options import SETTINGS, failing, flows_target, import_flows, log_files, raised_at, shown
+
+if TYPE_CHECKING:
+    from pytest_loom.deploy.checks import Check
 
 FILES = pytest.StashKey[tuple[dict[Path, None], list[str]]]()
 """The log files of this session, and the patterns that matched none."""
@@ -100,10 +103,9 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     node = request.node
     config = request.config
     settings = config.stash[SETTINGS]
-    checks = [check for answer in node.ihook.pytest_loom_checks(config=config) for check in answer]
     logs = LogStream(iter_file(Path(shown(node.path, config.invocation_params.dir))))
     try:
-        report = simulate_deploy(logs, loom_flows, scope=settings.scope, checks=checks)  # type: ignore[arg-type]
+        report = simulate_deploy(logs, loom_flows, scope=settings.scope, checks=checks_of(node))  # type: ignore[arg-type]
     except LoomError as error:
         raise failing(f"deploy simulation: not judged: {error}") from None
     report.findings = acknowledge(report.findings, settings.acks, date.today())
@@ -112,6 +114,11 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     node.user_properties.append(("loom", json.dumps({"ok": report.ok, **report.summary()})))
     if not report.ok:
         pytest.fail("\n".join(cause_lines(found for found in report.findings if found.blocks)), pytrace=False)
+
+
+def checks_of(node: pytest.Item) -> list[Check]:
+    """The checks of the user's own that the hook gives for a test."""
+    return [check for answer in node.ihook.pytest_loom_checks(config=node.config) for check in answer]
 
 
 def flows_for(node: pytest.Item) -> Any:
