@@ -77,6 +77,40 @@ class ScoreError(LoomError):
     """A scorer raised, or returned something that is not a score."""
 
 
+class LiveCallError(LoomError):
+    """Code under replay tried to reach the outside world: the network, a subprocess, a file that is not the test's."""
+
+
+class ReplayDivergence(LoomError):
+    """Today's code asked for something else than the golden run did, or left something out.
+
+    ``kind`` says what: argument-changed, step-added, step-skipped, order-changed, occurrence-added, left-over or
+    stuck. ``expected`` is the recorded effect at that place and ``asked`` what today's code wants, both
+    ``{"kind", "name", "key", "input", "sequence"}`` or None; ``candidates`` are the closest recorded effects.
+    """
+
+    kind: str = ""
+    expected: dict[str, Any] | None = None
+    asked: dict[str, Any] | None = None
+    candidates: tuple[dict[str, Any], ...] = ()
+
+
+class RecordingError(LoomError):
+    """A run cannot be recorded so that it could be replayed: a value that would not come back as what it was."""
+
+
+class StepError(LoomError):
+    """Stands for a recorded exception whose class is not at hand: the log's word imports nothing.
+
+    ``type`` is the name that was recorded (``module.Qualname``), ``message`` its text.
+    """
+
+    def __init__(self, what: str, *, type: str = "", message: str = "", **where: Any) -> None:
+        super().__init__(what, **where)
+        self.type = type
+        self.message = message
+
+
 def printable(text: str, limit: int = 120) -> str:
     """``text`` on one line, without control characters, cut to ``limit`` characters: names come from logs.
 
