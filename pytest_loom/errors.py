@@ -94,6 +94,17 @@ class ReplayDivergence(LoomError):
     asked: dict[str, Any] | None = None
     candidates: tuple[dict[str, Any], ...] = ()
 
+    def __str__(self) -> str:
+        """The difference first, then where it is, the details, and what to do, in lines of a terminal's width."""
+        from textwrap import wrap
+
+        first, *details = self.what.splitlines() or [""]
+        where = [f"  in {self.where}"] if self.where else []
+        hints = []
+        for line in self.hint.splitlines():  # one that is set in is to be copied
+            hints += [line] if line.startswith(" ") else wrap(line, 78)
+        return "\n".join([first, *where, *details, *(f"  {line}" for line in hints)])
+
 
 class RecordingError(LoomError):
     """A run cannot be recorded so that it could be replayed: a value that would not come back as what it was."""

@@ -21,6 +21,7 @@ HEAVY = (
     "pytest_loom.contract",
     "pytest_loom.deploy",
     "pytest_loom.evals",
+    "pytest_loom.flow",
     "pytest_loom.fold",
     "pytest_loom.log",
     "pytest_loom.report",

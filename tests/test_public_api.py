@@ -34,8 +34,24 @@ DESIGN_NAMES = {
     "Unsupported",
     "known_event_types",
     "PINNED_EVENT_TYPES",
+    "flow",
+    "step",
+    "tool",
+    "Context",
+    "record",
+    "arecord",
+    "replay",
+    "areplay",
+    "resume",
+    "aresume",
+    "fork",
+    "afork",
+    "rerun_step",
+    "ReplayDivergence",
+    "LiveCallError",
+    "StepError",
 }
-"""Of DESIGN sections 3 to 6, what can be used without running a flow."""
+"""Of DESIGN sections 3 to 6, what is there so far."""
 
 
 @pytest.mark.parametrize("name", pytest_loom.__all__)
@@ -43,7 +59,7 @@ def test_every_public_name_imports(name: str) -> None:
     """Names load on first use; a wrong home would show only then."""
     value = getattr(pytest_loom, name)
     assert value is getattr(pytest_loom, name)
-    assert getattr(value, "__name__", name) == name
+    assert getattr(value, "__name__", name).removeprefix("pytest_loom.") == name
     assert name in dir(pytest_loom)
 
 
@@ -58,6 +74,14 @@ def test_every_class_and_function_says_what_it_is_for() -> None:
         value = getattr(pytest_loom, name)
         if callable(value):
             assert (value.__doc__ or "").strip(), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("first", ["", "import pytest_loom.flow; ", "from pytest_loom import record; "])
+def test_flow_is_the_decorator_whatever_was_imported_before(first: str) -> None:
+    """The room of the package that is called ``flow`` too can be used as the decorator."""
+    code = f"{first}from pytest_loom import flow; print(flow(id='f')(lambda ctx: 1).id)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["f"]
 
 
 @pytest.mark.parametrize("name", ["Nothing", "load", "__wrapped__", "log_"])

@@ -15,16 +15,18 @@ from pytest_loom.errors import FlowError, Unsupported, printable
 Resolver = Callable[[str, str | None], Any]
 """Given a workflow id and the version that a run's manifest names (or None): today's flow, or None."""
 
-_SHAPES = "a Contract, its JSON as a dict or as the path of a .json file"
+_SHAPES = "a flow declared with @flow, a Contract, its JSON as a dict or as the path of a .json file"
 
 
 def contract_of(flow: Any) -> Contract:
-    """The contract of ``flow``: a Contract, contract JSON as a mapping, or the path of such a JSON file.
+    """The contract of ``flow``: one made by ``@flow``, a Contract, contract JSON as a mapping, or the path of its file.
 
     Raises FlowError where it has the shape but not the content, Unsupported where no contract can be read from it.
     """
     if isinstance(flow, Contract):
         return flow
+    if hasattr(type(flow), "__loom_contract__"):
+        return _validated(flow.__loom_contract__(), f"flow {flow.id}")
     if isinstance(flow, (str, os.PathLike)):
         return _validated(_read_json(Path(flow)), str(flow))
     if isinstance(flow, Mapping):
@@ -45,6 +47,8 @@ def resolver_of(flows: Any) -> Resolver:
     get_flow = getattr(flows, "get_flow", None)
     if callable(get_flow):
         return _asking(get_flow)
+    if hasattr(type(flows), "__loom_contract__"):
+        return lambda workflow_id, version: flows if workflow_id == flows.id else None
     if isinstance(flows, Contract) or (isinstance(flows, Mapping) and isinstance(flows.get("workflowId"), str)):
         only = contract_of(flows)
         return lambda workflow_id, version: only if workflow_id == only.workflow_id else None

@@ -188,5 +188,6 @@ def _flow_missing(log: Log) -> Finding:
         log,
         "flow-missing",
         f"today's code has no flow {name}: its unfinished runs are stranded, nothing will pick them up.",
-        f"Keep {name} registered until its runs are over, or register it under its old id.",
+        f"Keep {name} registered until its runs are over, or register it under its old id."
+        + (" A recording of a plain function is no waiting run: leave it out of loom_logs." if ":" in name else ""),
     )

@@ -15,7 +15,7 @@ from typing import Any
 from pytest_loom.errors import printable
 from pytest_loom.evals.difference import Difference
 from pytest_loom.evals.paths import format_name
-from pytest_loom.evals.values import MISSING, short
+from pytest_loom.evals.values import MISSING, apart, short
 from pytest_loom.log.event import Log
 
 _FIELDS = {
@@ -28,7 +28,6 @@ _FIELDS = {
 _MAX_VALUE = 60
 _MAX_LABEL = 30
 _MAX_PATTERNS = 6
-_BEFORE = 20
 _QUOTED_OR_INDEX = re.compile(r'"(?:[^"\\]|\\.)*"|\[\d+\]')
 
 Logs = tuple[Log | None, Log | None]
@@ -141,11 +140,7 @@ def _why_absent(step: str, value: Any, logs: Logs, log: Log | None) -> str:
 
 def _shown(golden: Any, candidate: Any) -> tuple[str, str]:
     """Two values short enough for a line; of long texts the part where they begin to differ."""
-    if isinstance(golden, str) and isinstance(candidate, str) and max(len(golden), len(candidate)) > _MAX_VALUE - 2:
-        pairs = enumerate(zip(golden, candidate, strict=False))
-        at = next((index for index, (one, other) in pairs if one != other), min(len(golden), len(candidate)))
-        start = max(0, at - _BEFORE)
-        golden, candidate = (("…" if start else "") + text[start:] for text in (golden, candidate))
+    golden, candidate = apart(golden, candidate, _MAX_VALUE - 2)
     return _or_absent(golden), _or_absent(candidate)
 
 

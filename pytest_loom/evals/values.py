@@ -129,6 +129,19 @@ def key_of(value: Any, rules: Rules, node: Node | None = None, depth: int = 0) -
     return "0" if rules.tolerant and type(value) in (int, float) else repr(value)
 
 
+_BEFORE = 20
+
+
+def apart(one: Any, other: Any, limit: int) -> tuple[Any, Any]:
+    """Of two texts, one longer than ``limit``, what begins shortly before they differ; other values as they are."""
+    if isinstance(one, str) and isinstance(other, str) and max(len(one), len(other)) > limit:
+        pairs = enumerate(zip(one, other, strict=False))
+        at = next((index for index, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+        start = max(0, at - _BEFORE)
+        one, other = (("…" if start else "") + text[start:] for text in (one, other))
+    return one, other
+
+
 def short(value: Any, limit: int = 60) -> str:
     """A value as JSON on one line of at most ``limit`` characters, fit to be printed; MISSING as itself."""
     pieces: list[str] = []

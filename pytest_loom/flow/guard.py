@@ -73,16 +73,18 @@ class Guard:
     calls: list[LiveCallError] = field(default_factory=list)
     slept: float = 0.0
     ended: bool = False
+    during: str = "during replay"
+    hint: str = "Make it an effect (a @step, or a name in loom_effects){otherwise}, or record the run again."
 
     def refuse(self, deed: str, otherwise: str = "") -> NoReturn:
         """Keep and raise the error about ``deed`` ("connect to x:443"); ``otherwise`` is what else to do about it."""
         function, path, line = judges.caller()
         error = LiveCallError(
-            f"{printable(function)} tried to {plain(deed)} during replay",
+            f"{printable(function)} tried to {plain(deed)} {self.during}",
             path=path,
             line=line,
             step=self.step(),
-            hint=f"Make it an effect (a @step, or a name in loom_effects){plain(otherwise)}, or record the run again.",
+            hint=self.hint.replace("{otherwise}", plain(otherwise)),
         )
         self.calls.append(error)
         if len(self.calls) > LIMIT:
@@ -92,13 +94,19 @@ class Guard:
 
 @contextmanager
 def closed(
-    *, allow: Iterable[str] = (), writable: Iterable[Path] = (), step: Callable[[], str] = str
+    *,
+    allow: Iterable[str] = (),
+    writable: Iterable[Path] = (),
+    step: Callable[[], str] = str,
+    during: str = Guard.during,
+    hint: str = Guard.hint,
 ) -> Iterator[Guard]:
     """Every way out is closed for code of this context until the block ends.
 
     ``allow`` lists "host" and "host:port" (which may also be looked up), "unix:/path" (a socket, or those in a
     folder), "loopback", and packages of ``clients.CLIENTS`` ("grpc"). ``writable`` are folders or files that may be
-    written. ``step()`` names the step in progress, for messages. Of nested blocks the innermost alone decides and
+    written. ``step()`` names the step in progress, ``during`` and ``hint`` say in messages when it was, and what to do
+    ("{otherwise}" stands for what else can be done about this call). Of nested blocks the innermost alone decides and
     counts. Raises LoomError for an entry of ``allow`` that is none of this.
     """
     guard = Guard(
@@ -106,6 +114,8 @@ def closed(
         tuple(os.path.realpath(folder) for folder in writable),
         step,
         active(),
+        during=during,
+        hint=hint,
     )
     _open()
     token = _active.set(guard)

@@ -14,6 +14,7 @@ The expressions here take linear time on any text; those of a user are the user'
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +48,8 @@ _SCHEMA_WORDS = frozenset(
         *("minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"),
     )
 )
+_STAND_IN = re.compile(r"scrubbed0value([0-9]{1,9})x")
+"""What the rules see where a secret was replaced already: a token that means nothing by itself."""
 _AROUND_NAME = " \t:\"'[]"
 
 
@@ -138,7 +141,11 @@ class Scrubber:
 
     def _pass(self, text: str) -> str:
         """All rules over a text, once."""
-        text = scrub_text(text, self._kind)
+        held = PLACEHOLDER.findall(text)  # "Bearer <scrubbed:openai-key>" is to become what "Bearer sk-…" does
+        count = itertools.count()
+        text = scrub_text(PLACEHOLDER.sub(lambda _: f"scrubbed0value{next(count)}x", text), self._kind)
+        if held:
+            text = _STAND_IN.sub(lambda m: held[int(m[1])] if int(m[1]) < len(held) else m[0], text)
         for pattern in self._patterns:
             parts = PLACEHOLDER.split(text)
             parts[::2] = [pattern.sub(lambda m: m[0] and placeholder("pattern"), part) for part in parts[::2]]

@@ -72,7 +72,7 @@ def replace_log(log: Log, path: str | os.PathLike[str], *, execution_id: str | N
 def encode_events(events: Iterable[Event]) -> bytes:
     """The lines of a log. Raises LogError where they could not be read back as the same events."""
     events = list(events)
-    lines = [_line(event) for event in events]
+    lines = [line_of(event) for event in events]
     try:
         data = msgspec.json.Encoder().encode_lines(lines)
     except (TypeError, ValueError, RecursionError) as problem:
@@ -81,7 +81,7 @@ def encode_events(events: Iterable[Event]) -> bytes:
     for event, line, again in zip(events, lines, back, strict=False):
         if isinstance(again, LogError):
             raise _unwritable(event, again.what)
-        if _line(again) != line or event.execution_id != events[0].execution_id:
+        if line_of(again) != line or event.execution_id != events[0].execution_id:
             raise _unwritable(event, "it would read back as another event")
     check_events(events)
     for event in events:
@@ -97,7 +97,8 @@ def _unwritable(event: Event, why: str) -> LogError:
     return event.error(f"cannot be written: {why}")
 
 
-def _line(event: Event) -> _Line:
+def line_of(event: Event) -> _Line:
+    """An event as it is written."""
     # One event, one line. JSON has line ends only between its tokens, so that a space says the same.
     raw = bytes(event.raw).strip().replace(b"\r", b" ").replace(b"\n", b" ")
     return _Line(

@@ -437,3 +437,29 @@ class TestFindSecrets:
         builder = LogBuilder("run", "refund")
         builder.add("Noted", DEFAULT.value({"password": PASS, "text": PEM}), timestamp=1)
         assert find_secrets(builder.log()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bearer {}",
+        "Authorization: Bearer {}",
+        "api_key={}",
+        "https://user:{}@host/path",
+        "https://host/path?token={}&page=1",
+        "password: {}",
+        "--token {}",
+        "export OPENAI_API_KEY={}",
+        '{{"api_key": "{}"}}',
+        "key {} and Bearer {}",
+    ],
+)
+def test_what_is_made_of_a_placeholder_is_what_was_made_of_the_secret(text: str) -> None:
+    """A run that goes on from its log builds texts with placeholders: they are scrubbed to what the secret's were."""
+    secret = "sk-proj-Abcdefghij0123456789Abcdefghij0123456789Abcdefghij"
+    held = DEFAULT.text(secret)
+    assert held == "<scrubbed:openai-key>"
+    scrubbed = DEFAULT.text(text.replace("{}", secret).replace("{{", "{").replace("}}", "}"))
+    assert secret not in scrubbed
+    assert DEFAULT.text(text.replace("{}", held).replace("{{", "{").replace("}}", "}")) == scrubbed
+    assert DEFAULT.text(scrubbed) == scrubbed

@@ -11,6 +11,7 @@ from typing import Any, assert_type
 
 import pytest_loom
 from pytest_loom import (
+    Context,
     Contract,
     DeployReport,
     Difference,
@@ -21,14 +22,21 @@ from pytest_loom import (
     LogError,
     LoomError,
     Score,
+    SyncContext,
     UnknownSchemaVersion,
     diff_runs,
+    flow,
     load_log,
     load_logs,
+    record,
     recorded_step_outputs,
+    replay,
     replay_as_fixture,
+    resume,
     score_run,
     simulate_deploy,
+    step,
+    tool,
     write_log,
 )
 
@@ -112,3 +120,46 @@ def fails(path: Path) -> str:
     except LoomError as error:
         return error.where
     return pytest_loom.__version__
+
+
+@step
+async def assess(amount: int, currency: str = "EUR") -> str:
+    """An async step keeps its signature."""
+    return f"{amount} {currency}"
+
+
+@step(id="charge", retries=2, backoff=0.5)
+def pay(amount: int) -> dict[str, int]:
+    """So does a sync one, declared with arguments."""
+    return {"paid": amount}
+
+
+@tool(version=2, approval=True)
+async def refund(order: str) -> bool:
+    """A tool."""
+    return bool(order)
+
+
+@flow(id="order", version="1.0.0", steps=[assess, pay], tools=[refund], gates={"Approved": bool})
+async def order(ctx: Context, amount: int) -> str:
+    """What a step gives is known to the flow."""
+    assert_type(await ctx.run(assess, amount), str)
+    assert_type(await ctx.run(assess, amount, currency="USD"), str)
+    assert_type(await ctx.run(pay, amount), dict[str, int])
+    await ctx.run(assess, "much")  # type: ignore[call-overload]
+    return str(ctx.uuid())
+
+
+@flow(id="sync-order", steps=[pay])
+def sync_order(ctx: SyncContext, amount: int) -> int:
+    """The same for plain code."""
+    assert_type(ctx.run(pay, amount), dict[str, int])
+    return amount
+
+
+def records_and_replays() -> None:
+    """A flow is recorded, resumed and replayed; each gives a log."""
+    log = record(order, 5, events=[("Approved", True)])
+    assert_type(log, Log)
+    assert_type(resume(log, order, event="Approved", payload=True), Log)
+    assert_type(replay(log, order, ignore=["**.id"], on_divergence="record"), Log)

@@ -1,0 +1,529 @@
+"""``record``, ``replay``, ``resume`` and their async forms: running flows with a log at hand (DESIGN section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from pytest_loom.errors import FlowError, LiveCallError, LoomError, RecordingError, ReplayDivergence, printable
+from pytest_loom.evals.diff import Differences, diff_runs
+from pytest_loom.evals.paths import Rules
+from pytest_loom.evals.values import MISSING
+from pytest_loom.flow import diverge, guard
+from pytest_loom.flow.contract import manifest
+from pytest_loom.flow.definition import Flow, flow_of
+from pytest_loom.flow.engine import execute, in_thread, patched
+from pytest_loom.flow.failures import error_payload
+from pytest_loom.flow.history import Effect, History
+from pytest_loom.flow.perform import Host, current_step
+from pytest_loom.flow.recorder import Recorder, Scrubs, as_recorded
+from pytest_loom.flow.run import Run
+from pytest_loom.flow.values import encode, why_not
+from pytest_loom.log.event import Event, Log
+from pytest_loom.log.scrub import DEFAULT as SCRUB
+
+Events = Iterable[tuple[str, Any]]
+OnDivergence = Literal["raise", "record"]
+_PRELUDE = frozenset({"EXECUTION_STARTED", "EXECUTION_MIGRATED", "EXECUTION_FORKED"})
+
+
+def record(
+    flow: Any,
+    input: Any = MISSING,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    execution_id: str | None = None,
+    events: Events = (),
+    effects: Sequence[str] = (),
+    scrub: Scrubs | None = SCRUB,
+) -> Log:
+    """Run a flow live and give the log of what it did: completed, failed or suspended.
+
+    ``flow``: one made by ``@flow``, or any callable, whose effects are the functions named in ``effects``
+    (``"module:function"``, ``"module:*"``) and the model clients that it calls. ``input`` is validated against the
+    flow's annotation; a flow with several inputs takes a dict of them. ``events``: what to answer each time the run
+    waits, ``(event, payload)`` in order. With a ``path`` the log is appended to ``PATH.partial`` as it happens, each
+    prefix a valid log, and renamed when the run was recorded whole. ``scrub`` takes secrets out before anything is
+    kept (None: nothing is).
+
+    Raises FlowError where the input does not fit or the flow does what it does not declare, RecordingError for a value
+    that would not come back as what it was.
+    """
+    return _record(flow, input, path, execution_id, events, effects, scrub, Host(), [])
+
+
+async def arecord(
+    flow: Any,
+    input: Any = MISSING,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    execution_id: str | None = None,
+    events: Events = (),
+    effects: Sequence[str] = (),
+    scrub: Scrubs | None = SCRUB,
+) -> Log:
+    """``record`` for async code: the bodies of steps run on the caller's loop, the flow itself in a thread."""
+    host, runs = Host(asyncio.get_running_loop()), list[Run]()
+    return await in_thread(
+        lambda: _record(flow, input, path, execution_id, events, effects, scrub, host, runs), lambda: _last(runs)
+    )
+
+
+def replay(
+    log: Log,
+    flow: Any,
+    *,
+    on_divergence: OnDivergence = "raise",
+    ignore: Iterable[str] = (),
+    effects: Sequence[str] = (),
+    allow: Iterable[str] = (),
+    writable: Iterable[str | os.PathLike[str]] = (),
+    scrub: Scrubs | None = SCRUB,
+) -> Log:
+    """Run today's code against a recorded log: the candidate, to be compared with ``diff_runs``. Nothing is live.
+
+    Every effect is answered from the log, each recorded one once. ``ignore``: paths of arguments that differ on every
+    run (``pay.input.request_id``, ``**.timestamp``). ``on_divergence="record"`` goes on where the answer is
+    unambiguous, and ends the candidate as failed where it is not, instead of raising. ``allow`` and ``writable`` open
+    the guard for local services and folders. ``effects`` as in ``record``. A run that was recorded up to a gate, or
+    whose recording was cut off, is replayed up to there.
+
+    Raises ReplayDivergence at the first point where today's code does something else, LiveCallError where it tries to
+    reach the outside world (also where its own code swallowed that), LogError for a log that cannot be read.
+    """
+    return _replay(log, flow, on_divergence, ignore, effects, allow, writable, scrub, Host(), [])
+
+
+async def areplay(
+    log: Log,
+    flow: Any,
+    *,
+    on_divergence: OnDivergence = "raise",
+    ignore: Iterable[str] = (),
+    effects: Sequence[str] = (),
+    allow: Iterable[str] = (),
+    writable: Iterable[str | os.PathLike[str]] = (),
+    scrub: Scrubs | None = SCRUB,
+) -> Log:
+    """``replay`` for async code."""
+    host, runs = Host(asyncio.get_running_loop()), list[Run]()
+    return await in_thread(
+        lambda: _replay(log, flow, on_divergence, ignore, effects, allow, writable, scrub, host, runs),
+        lambda: _last(runs),
+    )
+
+
+def resume(
+    log: Log,
+    flow: Any,
+    *,
+    event: str | None = None,
+    payload: Any = None,
+    correlation_key: str | None = None,
+    path: str | os.PathLike[str] | None = None,
+    effects: Sequence[str] = (),
+    scrub: Scrubs | None = SCRUB,
+) -> Log:
+    """Go on with a run: history plus what followed, as a new log. The given log is not changed.
+
+    ``event`` and its ``payload`` answer a wait (``correlation_key`` says which, where several wait for the same
+    event); the payload is parsed as the gate's type first. The event ``TIMEOUT`` ends a wait that had a timeout.
+    Without an event the run goes on after a crash: what was finished is answered from the log, a step that had begun
+    is run again under the same idempotency key. With a ``path`` it is written as ``record`` does.
+
+    Today's code is replayed against the history first; raises ReplayDivergence where it does not fit, LoomError where
+    the run is over or does not wait for this event, or the payload does not fit. Nothing is appended then.
+    """
+    return _resume(log, flow, event, payload, correlation_key, path, effects, scrub, Host(), [])
+
+
+async def aresume(
+    log: Log,
+    flow: Any,
+    *,
+    event: str | None = None,
+    payload: Any = None,
+    correlation_key: str | None = None,
+    path: str | os.PathLike[str] | None = None,
+    effects: Sequence[str] = (),
+    scrub: Scrubs | None = SCRUB,
+) -> Log:
+    """``resume`` for async code."""
+    host, runs = Host(asyncio.get_running_loop()), list[Run]()
+    return await in_thread(
+        lambda: _resume(log, flow, event, payload, correlation_key, path, effects, scrub, host, runs),
+        lambda: _last(runs),
+    )
+
+
+def baseline(log: Log, flow: Any, *, ignore: Iterable[str] = (), effects: Sequence[str] = ()) -> Differences:
+    """What replay itself changes: the golden replayed on the code that recorded it, compared in everything.
+
+    [] means that a difference of today's code is today's code's. Anything else says that the flow is not
+    deterministic: it does something from outside that does not go through its Context.
+    """
+    ignored = list(ignore)
+    bare = Log(log.events, path=log.path, source=log.source, engine=log.engine)
+    candidate = replay(bare, flow, on_divergence="record", ignore=ignored, effects=effects)
+    return diff_runs(bare, candidate, compare="all", ignore=ignored)
+
+
+# Recording ----------------------------------------------------------------------------------------------------------
+
+
+def _record(
+    flow: Any,
+    input: Any,
+    path: str | os.PathLike[str] | None,
+    execution_id: str | None,
+    events: Events,
+    effects: Sequence[str],
+    scrub: Scrubs | None,
+    host: Host,
+    runs: list[Run],
+) -> Log:
+    flow = flow_of(flow)
+    args, kwargs, raw = given(flow, input)
+    recorder = Recorder(execution_id or uuid.uuid4().hex, flow.id, scrub=scrub, path=path)
+    try:
+        started: dict[str, Any] = {"input": msgspec.Raw(raw)} if raw else {}
+        facts = manifest(flow)
+        if facts:
+            started["manifest"] = facts
+        recorder.emit(("EXECUTION_STARTED", started, (None, None)))
+        run = _new_run(Run(flow, recorder, mode="record"), host, runs)
+        with patched(effects):
+            execute(run, args, kwargs)
+            for event, payload in events:
+                log = recorder.log()
+                if log.state.status != "suspended":
+                    break
+                history = History(log)
+                wait = _wait_for(history, event, None)
+                recorder.emit(*_answer(flow, wait, event, payload))
+                _leg(flow, recorder, History(recorder.log()), host, runs)
+        recorder.accept()
+        return recorder.log()
+    finally:
+        recorder.close()
+        host.close()
+
+
+def _new_run(run: Run, host: Host, runs: list[Run]) -> Run:
+    run.host = host
+    run.recorder.on_failure = run.fail
+    runs.append(run)
+    return run
+
+
+def _leg(flow: Flow[..., Any], recorder: Recorder, history: History, host: Host, runs: list[Run]) -> None:
+    """Run the flow again from the start, answered from history, and live from where that ends."""
+    args, kwargs = _recorded_input(flow, history)
+    execute(_new_run(Run(flow, recorder, mode="resume", history=history), host, runs), args, kwargs)
+
+
+def _last(runs: list[Run]) -> Run | None:
+    return runs[-1] if runs else None
+
+
+def given(flow: Flow[..., Any], input: Any) -> tuple[tuple[Any, ...], dict[str, Any], bytes]:
+    """The arguments that an input means, and the input as it is recorded."""
+    parameters = [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
+    if input is MISSING:
+        missing = [part.name for part in parameters if part.default is part.empty]
+        if missing:
+            raise FlowError(f"flow {flow.id} needs its input {missing[0]}", hint="record(flow, input)")
+        return (), {}, b""
+    if not parameters:
+        if input is None:
+            return (), {}, b""
+        raise FlowError(f"flow {flow.id} takes no input", hint="record(flow)")
+    names = {part.name for part in parameters}
+    try:
+        if len(parameters) == 1:
+            value = flow.input.parse(input)
+            return (value,), {}, encode(flow.input.dump(value))
+        if not (isinstance(input, Mapping) and set(input) <= names):
+            input = {parameters[0].name: input}
+        missing = [part.name for part in parameters if part.default is part.empty and part.name not in input]
+        if missing:
+            raise FlowError(f"flow {flow.id} needs its input {missing[0]}", hint="Give a dict of all inputs by name.")
+        values = {name: flow.input_parts[name].parse(value) for name, value in input.items()}
+        raw = encode({name: flow.input_parts[name].dump(value) for name, value in values.items()})
+        return _placed(flow, values), {}, raw
+    except ValueError as problem:
+        if isinstance(problem, LoomError):
+            raise
+        raise FlowError(
+            f"the input does not fit flow {flow.id}: {why_not(problem)}", hint="Give what its annotation says."
+        ) from None
+
+
+def _placed(flow: Flow[..., Any], values: dict[str, Any]) -> tuple[Any, ...]:
+    """Several inputs in the order of the flow's parameters, those left out by their defaults."""
+    return tuple(
+        values.get(part.name, part.default)
+        for part in flow.parameters
+        if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)
+    )
+
+
+def _recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that a recorded input means to today's flow."""
+    raw = history.raw_input
+    parameters = [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
+    try:
+        if not raw:
+            return (), {}
+        if not parameters and raw != b"null":
+            raise ValueError("it takes no input any more")
+        if len(parameters) == 1:
+            return (flow.input.load_raw(raw),), {}
+        data = msgspec.json.decode(raw)
+        if not isinstance(data, dict):
+            data = {} if data is None else {parameters[0].name: data}
+        unknown = [name for name in data if name not in flow.input_parts]
+        missing = [part.name for part in parameters if part.default is part.empty and part.name not in data]
+        if unknown or missing:
+            raise ValueError(f"{printable(unknown[0])} is unknown" if unknown else f"{missing[0]} is missing")
+        return _placed(flow, {name: flow.input_parts[name].load(value) for name, value in data.items()}), {}
+    except ValueError as problem:
+        error = ReplayDivergence(
+            f"the recorded input does not fit today's flow {flow.id}: {why_not(problem)}",
+            path=history.log.path,
+            line=history.log.events[0].line,
+            execution_id=history.log.execution_id,
+            hint="A waiting run could not be resumed on this code: keep the input readable, or migrate it.",
+        )
+        error.kind = "input-contract"
+        raise error from None
+
+
+# Replaying ----------------------------------------------------------------------------------------------------------
+
+
+def _replay(
+    log: Log,
+    flow: Any,
+    on_divergence: OnDivergence,
+    ignore: Iterable[str],
+    effects: Sequence[str],
+    allow: Iterable[str],
+    writable: Iterable[str | os.PathLike[str]],
+    scrub: Scrubs | None,
+    host: Host,
+    runs: list[Run],
+) -> Log:
+    if not isinstance(log, Log):
+        raise TypeError(f"replay takes a Log, not a {type(log).__name__}; load_log(path) reads one")
+    if on_divergence not in ("raise", "record"):
+        raise ValueError(f'on_divergence is "raise" or "record", not {on_divergence!r}')
+    flow = flow_of(flow)
+    history = History(log)
+    lenient = on_divergence == "record"
+    recorder = Recorder(log.execution_id, log.workflow_id, scrub=scrub)
+    recorder.replaying = True
+    recorder.events.extend(event for event in log.events if event.event_type in _PRELUDE)
+    if not recorder.events:
+        recorder.events.append(log.events[0])
+    run = Run(flow, recorder, mode="replay", history=history, rules=Rules(ignore), lenient=lenient)
+    _new_run(run, host, runs)
+    try:
+        args, kwargs = _recorded_input(flow, history)
+        with ExitStack() as stack:
+            stack.enter_context(patched(effects))
+            folders = [Path(folder) for folder in writable]
+            closed = stack.enter_context(guard.closed(allow=allow, writable=folders, step=_step_now))
+            try:
+                execute(run, args, kwargs)
+            finally:
+                live = _live_call(closed.calls)
+                if live is not None:
+                    raise live from None
+        left = run.left_over() if not (lenient or run.cut_short) else []
+        if left:
+            raise diverge.left_over(run, left)
+    except ReplayDivergence as divergence:
+        if not lenient:
+            raise
+        error = {**error_payload(divergence), "type": "ReplayDivergence", "message": divergence.what}
+        error.pop("args", None)
+        recorder.emit(("EXECUTION_FAILED", {"error": error}, (None, None)))
+    finally:
+        host.close()
+    if run.shuffled or run.concurrent:
+        recorder.events = as_recorded(recorder.events, log.events)
+    return recorder.log()
+
+
+def _live_call(calls: list[LiveCallError]) -> LiveCallError | None:
+    return calls[0] if calls else None
+
+
+def _step_now() -> str:
+    info = current_step()
+    return info.key if info is not None else ""
+
+
+# Resuming -----------------------------------------------------------------------------------------------------------
+
+
+def _resume(
+    log: Log,
+    flow: Any,
+    event: str | None,
+    payload: Any,
+    correlation_key: str | None,
+    path: str | os.PathLike[str] | None,
+    effects: Sequence[str],
+    scrub: Scrubs | None,
+    host: Host,
+    runs: list[Run],
+) -> Log:
+    flow = flow_of(flow)
+    state = log.state
+    if not state.in_flight:
+        whole = "This recording is whole: write_log(log, path) gives it its name. "
+        raise LoomError(
+            f"the run is {state.status}: what is over is not resumed",
+            path=log.path,
+            execution_id=log.execution_id,
+            hint=f"{whole if log.path.endswith('.partial') else ''}"
+            "fork(log, at_sequence) makes a new run from a point before its end.",
+        )
+    history = History(log)
+    news: list[tuple[str, dict[str, Any], tuple[str | None, str | None]]] = []
+    if event is not None:
+        news = _answer(flow, _wait_for(history, event, correlation_key), event, payload)
+    elif payload is not None:
+        raise LoomError("a payload needs the event that it comes with", hint="resume(log, flow, event=…, payload=…)")
+    else:
+        news = _half_answered(flow, history)
+    _replay(log, flow, "raise", (), effects, (), (), scrub, host, [])
+    recorder = Recorder(log.execution_id, log.workflow_id, events=log.events, scrub=scrub, path=path)
+    try:
+        if news:
+            recorder.emit(*news)
+            history = History(recorder.log())
+        with patched(effects):
+            _leg(flow, recorder, history, host, runs)
+        recorder.accept()
+        return recorder.log()
+    finally:
+        recorder.close()
+        host.close()
+
+
+def _wait_for(history: History, event: str, correlation_key: str | None) -> Effect:
+    """The open wait that an event answers. Raises LoomError where there is none, or more than one."""
+    log = history.log
+    waits = history.open_waits
+    names = sorted({printable(wait.name) for wait in waits})
+    where: dict[str, Any] = {"path": log.path, "execution_id": log.execution_id}
+    if not waits:
+        raise LoomError(f"the run waits for nothing, so {printable(event)} answers nothing", **where)
+    if event == "TIMEOUT":
+        fitting = [wait for wait in waits if wait.start.payload.get("timeoutMs") is not None]
+        if not fitting:
+            raise LoomError(f"no wait of the run has a timeout (it waits for {', '.join(names)})", **where)
+    else:
+        fitting = [wait for wait in waits if event in wait.name.split("|")]
+        if not fitting:
+            raise LoomError(f"the run waits for {', '.join(names)}, not for {printable(event)}", **where)
+    if correlation_key is not None:
+        keys = [wait.detail for wait in fitting]
+        fitting = [wait for wait in fitting if wait.detail == str(correlation_key)]
+        if not fitting:
+            said = ", ".join(printable(str(key)) for key in keys)
+            raise LoomError(
+                f"no wait for {printable(event)} has the key {printable(str(correlation_key))} (there is {said})",
+                **where,
+            )
+    if len({wait.detail for wait in fitting}) > 1 and event != "TIMEOUT":
+        said = ", ".join(printable(str(wait.detail)) for wait in fitting)
+        raise LoomError(
+            f"{len(fitting)} branches wait for {printable(event)}, with the keys {said}",
+            hint="Say which: resume(…, correlation_key=…).",
+            **where,
+        )
+    return fitting[0]
+
+
+def _answer(
+    flow: Flow[..., Any], wait: Effect, event: str, payload: Any
+) -> list[tuple[str, dict[str, Any], tuple[str | None, str | None]]]:
+    """The events that answer a wait. Raises LoomError where the payload does not fit the gate: nothing is appended."""
+    keyed = {"correlationKey": wait.detail} if wait.detail is not None else {}
+    if event == "TIMEOUT":
+        said = {"eventType": "TIMEOUT", **keyed, "payload": {"on": wait.name}}
+        return [("EXECUTION_RESUMED", said, wait.place)]
+    data = gate_data(_flow_at(flow, wait.place[0]), event, payload, wait.start.execution_id)
+    said = {"eventType": event, **keyed, "payload": data}
+    own = data if isinstance(data, dict) else {} if data is None else {"value": data}
+    return [(event, own, (None, None)), ("EXECUTION_RESUMED", said, wait.place)]
+
+
+def gate_data(flow: Flow[..., Any], event: str, payload: Any, execution_id: str = "") -> Any:
+    """What comes through a gate as plain data. Raises LoomError where it does not fit, or there is no such gate."""
+    gates = {event: flow.gate(event)} if event in flow.gates else _inner_gates(flow)
+    if event not in gates:
+        raise FlowError(
+            f"flow {flow.id} has no gate {printable(event)}, for which the run waits",
+            execution_id=execution_id,
+            hint=f"Declare it: @flow(…, gates={{{event!r}: TypeOfItsPayload}}).",
+        )
+    try:
+        return gates[event].dump(gates[event].parse(payload))
+    except (ValueError, RecordingError) as problem:
+        why = problem.what if isinstance(problem, LoomError) else why_not(problem)
+        raise LoomError(
+            f"the payload does not fit gate {printable(event)}: {why}",
+            execution_id=execution_id,
+            hint="Nothing was appended. Give what the gate's annotation says.",
+        ) from None
+
+
+def _flow_at(flow: Flow[..., Any], namespace: str | None) -> Flow[..., Any]:
+    """The sub-flow whose effects are recorded under a namespace (``child#2/grandchild``); the flow where none is."""
+    for part in (namespace or "").split("/"):
+        inner = flow.steps.get(re.sub(r"^[\d.]+:|#\d+$", "", part))
+        if isinstance(inner, Flow):
+            flow = inner
+    return flow
+
+
+def _inner_gates(flow: Flow[..., Any]) -> dict[str, Any]:
+    """The gates of sub-flows."""
+    found: dict[str, Any] = {}
+    todo = [part for part in flow.steps.values() if isinstance(part, Flow)]
+    seen: set[int] = set()
+    while todo:
+        part = todo.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            found.update({event: part.gate(event) for event in part.gates})
+            todo += [inner for inner in part.steps.values() if isinstance(inner, Flow)]
+    return found
+
+
+def _half_answered(flow: Flow[..., Any], history: History) -> list[Any]:
+    """What completes an answer of which a crash left only the application's event."""
+    last: Event = history.log.events[-1]
+    for wait in history.open_waits:
+        if last.event_type in wait.name.split("|"):
+            payload = last.payload
+            if set(payload) == {"value"}:
+                try:
+                    return _answer(flow, wait, last.event_type, payload["value"])[1:]
+                except LoomError:
+                    pass
+            return _answer(flow, wait, last.event_type, payload)[1:]
+    return []

@@ -1,0 +1,450 @@
+"""One run of a flow: recorded live, answered from history, or both; what the code asks is matched here.
+
+In replay nothing is live: an effect is answered from the log when it is the next one recorded for its branch and asks
+the same. Anything else is a divergence, which ends the run whatever the code catches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from pytest_loom.errors import LoomError
+from pytest_loom.evals.paths import Rules, is_ignored
+from pytest_loom.evals.values import agree
+from pytest_loom.flow import diverge
+from pytest_loom.flow.branches import Branch
+from pytest_loom.flow.claims import claim
+from pytest_loom.flow.definition import Flow
+from pytest_loom.flow.history import Effect, EffectKind, History, Place
+from pytest_loom.flow.loop import FlowLoop
+from pytest_loom.flow.recorder import Recorder
+from pytest_loom.flow.swallowed import MAX_SWALLOWED, end_soon
+
+Mode = Literal["record", "resume", "replay"]
+FIELD = {"step": "input", "tool": "args", "model": "request"}
+"""How the paths of a divergence and of ignore rules call what an effect was asked."""
+
+PATIENCE = 0.2
+"""Seconds that a thread waits in replay for what other threads did before it, when nothing happens meanwhile."""
+
+MAX_CLOCK_JUMPS = 1_000
+"""How often in a row the clock is put forward without any effect before a replay counts as stuck."""
+
+
+class Stop(BaseException):
+    """Ends flow code from within: nothing that it catches (Exception) gets in the way."""
+
+
+class Parked(Stop):
+    """Ends sync flow code that waits for a gate, or has come to the end of what was recorded."""
+
+
+class Run:
+    """The state of one run while its code executes."""
+
+    def __init__(
+        self,
+        flow: Flow[..., Any],
+        recorder: Recorder,
+        *,
+        mode: Mode,
+        history: History | None = None,
+        rules: Rules | None = None,
+        lenient: bool = False,
+    ) -> None:
+        self.flow = flow
+        self.recorder = recorder
+        self.mode: Mode = mode
+        self.replaying = mode == "replay"
+        self.history = history
+        self.rules = rules if rules is not None else Rules()
+        self.lenient = lenient
+        self.error: LoomError | None = None
+        self.stopping = False
+        self.concluded: asyncio.Future[None] | None = None
+        self.loop: FlowLoop | None = None
+        self.host: Any = None
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.threads = 0
+        self.started: list[threading.Thread] = []
+        self.concurrent = False
+        self.shuffled = False  # whether a replay may put events in another order than recorded ones by mere chance
+        self.answers: list[Effect] = history.answers if history is not None else []
+        self.cursor = 0
+        self.begun: list[Effect] | None = None
+        self.asked = 0
+        self.cut_short = False  # whether it ends where code could not wait, so that other branches were left behind
+        self.waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.given: set[int] = set()
+        self.live = 0
+        self.parked: list[tuple[Branch, dict[str, Any], Effect | None]] = []
+        self.at_frontier = 0
+        self.unrecorded: dict[int, LoomError] = {}
+        """By branch, what to say of a gate that the recorded run did not wait at, unless the code gives up on it."""
+        self.cancels_expected = 0
+        self.streams: list[Any] = []
+        self.root: asyncio.Task[Any] | None = None
+        self.was_cancelled = False
+        self.jumps = 0
+        self.tracing: tuple[int, Any] | None = None
+        self.lock = threading.RLock()
+        self.moved = threading.Condition(self.lock)
+        self.moves = 0
+        self.queue: list[int] = []
+        self.holder: str | None = None  # the thread that got the last answer, until it asks for something or ends
+
+    # What the code asks -----------------------------------------------------------------------------------------
+
+    def recorded(self, place: Place) -> list[Effect]:
+        """What was recorded for a branch."""
+        return self.history.places.get(place, []) if self.history is not None else []
+
+    def take(
+        self, branch: Branch, kind: EffectKind, name: str, asked: bytes, again: Callable[[], bytes] | None = None
+    ) -> Effect | None:
+        """The recorded effect that answers what the code asks now; None where the code goes on by itself.
+
+        ``again`` gives what is asked in its canonical form, where ``asked`` is a quick one. Raises Stop where today's
+        code asks something else than the recorded run did.
+        """
+        if self.stopping or branch.parked:
+            raise self.stop(branch)
+        if branch.number and not branch.position:
+            claim(self, branch, kind, name, asked, again)
+        effects, position = branch.effects, branch.position
+        if position == len(effects):
+            return self.beyond(branch, kind, name, asked, again)
+        effect = effects[position]
+        if (
+            effect.name == name
+            and effect.kind == kind
+            and ((effect.input == asked and b"null" not in asked) or self.same(effect, asked, again))
+        ):
+            branch.position = position + 1
+            effect.taken = True
+            if self.waiting:
+                self.wake()
+            elif self.concurrent and self.loop is None:
+                self.thread_moved(branch.place[1])
+            return effect
+        return self.elsewhere(branch, kind, name, again() if again is not None else asked)
+
+    def same(self, effect: Effect, asked: bytes, again: Callable[[], bytes] | None) -> bool:
+        """Whether the code asks what was recorded, after normalisation: scrubbed, and less what is ignored."""
+        asked = self.recorder.scrubbed(again() if again is not None else asked, FIELD.get(effect.kind, ""))
+        if effect.input == asked or effect.kind not in FIELD:
+            return effect.input == asked
+        node = self.rules.start
+        if node is not None:
+            node = self.rules.named(effect.name, self.key_of(effect), node)
+            if not is_ignored(node):
+                node = self.rules.field(node, FIELD[effect.kind])
+            if is_ignored(node):
+                return True
+        if not effect.input or not asked:
+            return False
+        return agree(msgspec.json.decode(effect.input), msgspec.json.decode(asked), self.rules, node)
+
+    def elsewhere(self, branch: Branch, kind: EffectKind, name: str, asked: bytes) -> Effect | None:
+        """The one recorded effect further on that is just what is asked, where a replay is to go on; else the end."""
+        if self.lenient:
+            for index in range(branch.position + 1, len(branch.effects)):
+                effect = branch.effects[index]
+                if effect.kind == kind and effect.name == name and self.same(effect, asked, None):
+                    branch.effects = branch.effects[:index] + branch.effects[index + 1 :]
+                    effect.taken = True
+                    return effect
+        error = diverge.mismatch(self, branch, kind, name, asked)
+        if kind == "gate" and self.loop is not None:
+            self.unrecorded[id(branch)] = error
+            return None
+        self.fail(error)
+        raise Stop
+
+    def beyond(
+        self, branch: Branch, kind: EffectKind, name: str, asked: bytes, again: Callable[[], bytes] | None
+    ) -> Effect | None:
+        """What happens where nothing more was recorded for this branch."""
+        if not self.replaying:
+            return None
+        assert self.history is not None
+        if self.history.open_ended or (kind == "gate" and self.lenient):
+            return None
+        error = diverge.added(self, branch, kind, name, again() if again is not None else asked)
+        if kind == "gate" and self.loop is not None:
+            self.unrecorded[id(branch)] = error
+            return None
+        self.fail(error)
+        raise Stop
+
+    def key_of(self, effect: Effect) -> str:
+        """The key of a recorded effect."""
+        assert self.history is not None
+        return self.history.key(effect)
+
+    # Answers, in the order in which the recorded run got them ---------------------------------------------------
+
+    async def turn(self, effect: Effect) -> None:
+        """Wait until this answer is next, or nobody asks for what came before it any more."""
+        if self.concurrent and effect.end is not None:
+            await self.reach(effect.end.sequence)
+        self.gave(effect)
+
+    async def reach(self, sequence: int) -> None:
+        """Wait until all came about that the recorded run did before this event, or nobody brings it about any more."""
+        if self.loop is not None and not self.ready(sequence):
+            future = self.loop.create_future()
+            heapq.heappush(self.waiting, (sequence, id(future), future))
+            await future
+
+    def thread_turn(self, branch: Branch, effect: Effect) -> None:
+        """``turn`` for sync code, whose branches are threads: one of them goes on at a time, as recorded."""
+        path = branch.place[1]
+        if not self.concurrent or effect.end is None:
+            self.gave(effect)
+            return
+        sequence = effect.end.sequence
+        with self.moved:
+            self.queue.append(sequence)
+            try:
+                while not (self.may_go(path) and self.ready(sequence)):
+                    if self.stopping:
+                        raise self.stop(branch)
+                    moves = self.moves
+                    self.moved.wait(PATIENCE)
+                    if moves == self.moves and sequence == min(self.queue):
+                        self.holder = None
+                        self.give_up_before(sequence)
+            finally:
+                self.queue.remove(sequence)
+            self.gave(effect)
+            self.holder = path
+            self.moves += 1
+            self.moved.notify_all()
+
+    def may_go(self, path: str | None) -> bool:
+        """Whether no other thread got an answer and is still at work with it."""
+        return self.holder is None or path == self.holder or str(path).startswith(f"{self.holder}/")
+
+    def thread_moved(self, path: str | None) -> None:
+        """A thread asked for something, or ended."""
+        with self.moved:
+            if self.holder == path:
+                self.holder = None
+            self.moves += 1
+            self.moved.notify_all()
+
+    def ready(self, sequence: int) -> bool:
+        """Whether all that was recorded before this event came about: answers were given, and effects asked for."""
+        cursor, answers = self.cursor, self.answers
+        if cursor < len(answers):
+            end = answers[cursor].end
+            if end is not None and end.sequence < sequence:
+                return False
+        return self.unasked() > sequence
+
+    def unasked(self) -> int:
+        """Where in the log the first effect begins that the code has not asked for yet."""
+        if self.begun is None:
+            self.begun = list(self.history.all()) if self.history is not None else []
+        while self.asked < len(self.begun) and self.begun[self.asked].taken:
+            self.asked += 1
+        return self.begun[self.asked].start.sequence if self.asked < len(self.begun) else sys.maxsize
+
+    def gave(self, effect: Effect) -> None:
+        """Note that an answer was given; whoever waits for the next one goes on."""
+        if effect.order == self.cursor:
+            self.cursor += 1
+            while self.given and self.cursor in self.given:
+                self.given.discard(self.cursor)
+                self.cursor += 1
+            if self.waiting:
+                self.wake()
+        elif effect.order > self.cursor:
+            self.given.add(effect.order)
+        self.jumps = 0
+
+    def wake(self) -> None:
+        """Let the effect go on whose answer is next, if it is its turn."""
+        waiting = self.waiting
+        while waiting and waiting[0][2].done():
+            heapq.heappop(waiting)
+        if waiting and self.ready(waiting[0][0]):
+            waiting[0][2].set_result(None)
+
+    def skip(self, effects: Iterable[Effect]) -> None:
+        """These were recorded inside a step that is answered as a whole."""
+        for effect in effects:
+            if not effect.taken:
+                effect.taken = True
+                if effect.order >= 0:
+                    self.gave(effect)
+
+    # Waiting ----------------------------------------------------------------------------------------------------
+
+    async def park(self, branch: Branch, wait: dict[str, Any] | None, effect: Effect | None) -> None:
+        """Wait for what this run does not bring: a gate's event, or (``wait`` None) what was never recorded."""
+        self.note_wait(branch, wait, effect)
+        assert self.loop is not None
+        try:
+            await self.loop.create_future()
+        except asyncio.CancelledError:
+            if not self.stopping:  # the code itself gives up on it (a timer, a failed sibling), and goes on
+                self.gave_up(branch, wait)
+            raise
+
+    def gave_up(self, branch: Branch, wait: dict[str, Any] | None) -> None:
+        """The code does not wait there any more."""
+        branch.park(False)
+        self.unrecorded.pop(id(branch), None)
+        if wait is None:
+            self.at_frontier -= 1
+        else:
+            self.parked = [entry for entry in self.parked if entry[0] is not branch]
+
+    def note_wait(self, branch: Branch, wait: dict[str, Any] | None, effect: Effect | None) -> None:
+        """Note that a branch goes no further."""
+        branch.park()
+        if wait is not None:
+            self.parked.append((branch, wait, effect))
+        else:
+            self.at_frontier += 1
+
+    def idle(self, timeout: float | None) -> bool:
+        """Asked by the loop before it sleeps (``timeout``: seconds to the next timer): whether there is news."""
+        if self.live or self.threads > 0 or self.concluded is None or self.stopping or self.loop is None:
+            return False
+        if timeout is not None and not (self.replaying or self.history_left()):
+            return False  # a live run waits as long as it takes
+        given = self.cursor + len(self.given) + self.cancels_expected
+        if self.cancels_expected and given >= len(self.answers) and self.ends_cancelled():
+            return self.conclude()
+        if self.replaying and (self.parked or self.at_frontier) and self.is_told():
+            return self.conclude()
+        if timeout is not None and self.jumps < MAX_CLOCK_JUMPS:
+            self.jumps += 1
+            self.loop.skipped += timeout
+            return True
+        if any(not future.done() for _, _, future in self.waiting):
+            self.give_up_on_what_came_before()
+            return True
+        if self.parked or self.at_frontier:
+            return self.conclude()
+        return self.conclude_stuck() if self.replaying else False
+
+    def is_told(self) -> bool:
+        """Whether a run that went on was replayed as far as it was recorded: what its timers would do is not known."""
+        if self.history is None or self.history.terminal or self.unrecorded:
+            return False
+        return self.cursor >= len(self.answers) and self.unasked() == sys.maxsize
+
+    def give_up_on_what_came_before(self) -> None:
+        """The next answer comes though what was recorded before it did not come about: nobody asks for that now."""
+        self.give_up_before(min(sequence for sequence, _, future in self.waiting if not future.done()))
+        self.wake()
+
+    def give_up_before(self, sequence: int) -> None:
+        """Wait no longer for what was recorded before an event."""
+        while self.cursor < len(self.answers):
+            end = self.answers[self.cursor].end
+            if end is None or end.sequence >= sequence:
+                break
+            self.cursor += 1
+        while self.unasked() < sequence:
+            self.asked += 1
+
+    def history_left(self) -> bool:
+        """Whether a resumed run still goes over what was recorded."""
+        return self.mode == "resume" and self.cursor < len(self.answers)
+
+    def conclude(self) -> bool:
+        """Nothing goes on any more: let the run end here."""
+        if self.concluded is not None and not self.concluded.done():
+            self.concluded.set_result(None)
+            return True
+        return False
+
+    def conclude_stuck(self) -> bool:
+        """Nothing can go on, and nobody said so: the code waits for what replay never brings."""
+        if self.concluded is None or self.concluded.done():
+            return False
+        if self.cancels_expected and self.ends_cancelled():
+            return self.conclude()
+        self.fail(diverge.stuck(self))
+        return True
+
+    def cancels_next(self) -> bool:
+        """Whether the code, having come to the end of what was recorded, is to be cancelled as the recorded run was."""
+        if not self.ends_cancelled():
+            return False
+        self.was_cancelled = True
+        return True
+
+    def ends_cancelled(self) -> bool:
+        """Whether the recorded run was cancelled, and this one not yet."""
+        if self.history is None or not self.replaying or self.was_cancelled:
+            return False
+        return self.history.log.events[-1].event_type == "EXECUTION_CANCELLED"
+
+    def cancel(self) -> None:
+        """Cancel the flow's code, from another thread."""
+        loop, root = self.loop, self.root
+        if loop is not None and root is not None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(root.cancel)
+
+    def thread_ended(self, path: str | None) -> None:
+        """A thread of the run is over."""
+        with self.lock:
+            self.threads -= 1
+            self.thread_moved(path)
+        loop = self.loop
+        if loop is not None and not loop.is_closed():
+            try:
+                loop.call_soon_threadsafe(lambda: None)
+            except RuntimeError:  # closed in between
+                return
+
+    # The end ----------------------------------------------------------------------------------------------------
+
+    def fail(self, error: LoomError) -> None:
+        """The run ends with this error, whatever its code catches."""
+        with self.lock:
+            if self.error is None:
+                self.error = error
+            self.stopping = True
+            self.moved.notify_all()
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.conclude)
+
+    def stop(self, branch: Branch) -> Stop:
+        """What to raise in code that asks for more after the end. Where it swallows that for ever, more is done."""
+        branch.stops += 1
+        if branch.stops > MAX_SWALLOWED:
+            if self.tracing is None:
+                self.tracing = (threading.get_ident(), sys.gettrace())
+            end_soon(branch.stops - MAX_SWALLOWED - 1, Stop)
+        return Stop()
+
+    def untrace(self) -> None:
+        """Put back the trace function that a debugger or a coverage tool had set."""
+        if self.tracing is not None and self.tracing[0] == threading.get_ident():
+            sys.settrace(self.tracing[1])
+            self.tracing = None
+
+    @staticmethod
+    def is_stop(problem: BaseException) -> bool:
+        """Whether an exception only says that the run is over."""
+        return isinstance(problem, Stop)
+
+    def left_over(self) -> list[Effect]:
+        """Recorded effects that today's code did not ask for."""
+        return [effect for effect in self.history.all() if not effect.taken] if self.history is not None else []

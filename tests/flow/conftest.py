@@ -1,0 +1,24 @@
+"""What the tests of flows share: the flows whose recordings are kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def golden_flows() -> Iterator[ModuleType]:
+    """The module ``golden_flows.py`` under its own name, which stands in the recordings."""
+    spec = importlib.util.spec_from_file_location("golden_flows", Path(__file__).with_name("golden_flows.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["golden_flows"] = module  # dataclasses look their annotations up there
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["golden_flows"]
