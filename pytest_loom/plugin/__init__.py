@@ -96,11 +96,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             from pytest_loom.plugin.goldens import parametrize
 
             parametrize(metafunc)
+        if "loom" in metafunc.fixturenames:
+            from pytest_loom.plugin.goldens import may_record
+
+            may_record(metafunc)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let a test's facts ride on its report."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a test's facts ride on its report, and show of our own errors the test's frames rather than ours."""
+    _hide_our_frames(call.excinfo)
     report = yield
     if report.when == "call":
         item.stash[PASSED] = report.passed
@@ -108,6 +115,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if facts is not None:
         report.loom = facts  # type: ignore[attr-defined]
     return report
+
+
+def _hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException] | None) -> None:
+    """An error raised on purpose says what to do: where in pytest-loom it was raised says nothing to anybody."""
+    errors = sys.modules.get("pytest_loom.errors")
+    if excinfo is None or errors is None or not isinstance(excinfo.value, errors.LoomError):
+        return
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "pytest_loom":
+            module.__dict__.setdefault("__tracebackhide__", _is_loom_error)
+
+
+def _is_loom_error(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Asked by pytest of a frame of ours. ``--full-trace`` shows it all the same."""
+    return isinstance(excinfo.value, sys.modules["pytest_loom.errors"].LoomError)
 
 
 @pytest.hookimpl(tryfirst=True)

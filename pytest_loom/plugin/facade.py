@@ -5,12 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from pytest_loom.errors import ReplayDivergence
+from pytest_loom.evals.values import MISSING
 from pytest_loom.plugin.goldens import check_marker, diff_rules
 from pytest_loom.plugin.options import SETTINGS
+from pytest_loom.plugin.recording import (
+    Recording,
+    allowed,
+    effects,
+    guarded,
+    recorded_question,
+    scrubber,
+    telling,
+    writable,
+)
 
 if TYPE_CHECKING:
     from pytest_loom.deploy.report import DeployReport
@@ -34,6 +46,156 @@ class Loom:
         from pytest_loom import load_log
 
         return load_log(self._path(path))
+
+    def record(
+        self,
+        flow: Any,
+        input: Any = MISSING,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        events: Iterable[tuple[str, Any]] = (),
+        ignore: Iterable[str] = (),
+        allow: Iterable[str] = (),
+    ) -> Log:
+        """Replay the golden of this call on today's code, and fail where the run came out differently.
+
+        The golden is ``path``, the marker's, or one beside the test file that is named after the test. It is made, and
+        made anew, under ``--snapshot-update`` only: the flow then runs (``events`` answer its gates), calls out only
+        with ``--loom-live``, and the recording is kept if it replays and the test passes. ``ignore`` adds to the
+        marker's; ``allow`` opens the guard for local services.
+        """
+        from pytest_loom import record, replay
+
+        plan = Recording(self._request, flow, input, path, events, ignore)
+        options = self._effects()
+        with telling(self._request):
+            golden = plan.to_replay()
+            if golden is not None:
+                return plan.replayed(replay(golden, flow, **self._closed(plan.ignore, allow)))
+            with guarded(self._request, allow):
+                log = record(flow, input, events=plan.events, **options)
+            closed = self._closed(plan.ignore, allow)
+            return plan.recorded(log, replay(log, flow, on_divergence="record", **closed))
+
+    async def arecord(
+        self,
+        flow: Any,
+        input: Any = MISSING,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        events: Iterable[tuple[str, Any]] = (),
+        ignore: Iterable[str] = (),
+        allow: Iterable[str] = (),
+    ) -> Log:
+        """``record`` for async tests."""
+        from pytest_loom import arecord, areplay
+
+        plan = Recording(self._request, flow, input, path, events, ignore)
+        options = self._effects()
+        with telling(self._request):
+            golden = plan.to_replay()
+            if golden is not None:
+                return plan.replayed(await areplay(golden, flow, **self._closed(plan.ignore, allow)))
+            with guarded(self._request, allow):
+                log = await arecord(flow, input, events=plan.events, **options)
+            closed = self._closed(plan.ignore, allow)
+            return plan.recorded(log, await areplay(log, flow, on_divergence="record", **closed))
+
+    def replay(
+        self,
+        log: Log,
+        flow: Any,
+        *,
+        on_divergence: Literal["raise", "record"] = "raise",
+        ignore: Iterable[str] = (),
+        allow: Iterable[str] = (),
+    ) -> Log:
+        """Today's code against a recorded log (``replay``), under the marker's rules: the candidate.
+
+        Under ``--snapshot-update``, where today's code does something else than its golden, it is recorded anew with
+        the golden's input and answers, so that the new run can be accepted.
+        """
+        from pytest_loom import record, replay
+
+        closed = self._closed(self._ignored(ignore), allow)
+        with telling(self._request):
+            try:
+                self._check_made(log)
+                return replay(log, flow, on_divergence=on_divergence, **closed)
+            except ReplayDivergence:
+                if not self._renews(log):
+                    raise
+            question, answers = recorded_question(log)
+            with guarded(self._request, allow):
+                return record(flow, question, events=answers, **self._effects())
+
+    async def areplay(
+        self,
+        log: Log,
+        flow: Any,
+        *,
+        on_divergence: Literal["raise", "record"] = "raise",
+        ignore: Iterable[str] = (),
+        allow: Iterable[str] = (),
+    ) -> Log:
+        """``replay`` for async tests."""
+        from pytest_loom import arecord, areplay
+
+        closed = self._closed(self._ignored(ignore), allow)
+        with telling(self._request):
+            try:
+                self._check_made(log)
+                return await areplay(log, flow, on_divergence=on_divergence, **closed)
+            except ReplayDivergence:
+                if not self._renews(log):
+                    raise
+            question, answers = recorded_question(log)
+            with guarded(self._request, allow):
+                return await arecord(flow, question, events=answers, **self._effects())
+
+    def resume(
+        self,
+        log: Log,
+        flow: Any,
+        *,
+        event: str | None = None,
+        payload: Any = None,
+        correlation_key: str | None = None,
+        allow: Iterable[str] = (),
+    ) -> Log:
+        """Go on with a run (``resume``): what follows its history runs, and calls out only with ``--loom-live``."""
+        from pytest_loom import resume
+
+        answer = {"event": event, "payload": payload, "correlation_key": correlation_key}
+        with telling(self._request), guarded(self._request, allow):
+            return resume(log, flow, **answer, **self._effects())
+
+    async def aresume(
+        self,
+        log: Log,
+        flow: Any,
+        *,
+        event: str | None = None,
+        payload: Any = None,
+        correlation_key: str | None = None,
+        allow: Iterable[str] = (),
+    ) -> Log:
+        """``resume`` for async tests."""
+        from pytest_loom import aresume
+
+        answer = {"event": event, "payload": payload, "correlation_key": correlation_key}
+        with telling(self._request), guarded(self._request, allow):
+            return await aresume(log, flow, **answer, **self._effects())
+
+    def fork(self, log: Log, at_sequence: int, *, answer: Any = MISSING) -> Log:
+        """A new run with the history of ``log`` up to an event, whose answer may be another (``fork``)."""
+        from pytest_loom import fork
+
+        return fork(log, at_sequence, answer=answer)
+
+    async def afork(self, log: Log, at_sequence: int, *, answer: Any = MISSING) -> Log:
+        """``fork`` for async tests."""
+        return self.fork(log, at_sequence, answer=answer)
 
     def diff(self, golden: Log, candidate: Log, **rules: Any) -> list[Difference]:
         """What changed (``diff_runs``), under the marker's rules; [] means the same."""
@@ -80,6 +242,25 @@ class Loom:
         if flows is None:
             flows = self._request.getfixturevalue("loom_flows")
         return simulate_deploy(logs, flows, scope=scope, checks=checks_of(self._request.node))
+
+    def _effects(self) -> dict[str, Any]:
+        config = self._request.config
+        return {"effects": effects(config), "scrub": scrubber(config)}
+
+    def _closed(self, ignore: list[str], allow: Iterable[str]) -> dict[str, Any]:
+        allow = [*allowed(self._request.config), *allow]
+        return {**self._effects(), "ignore": ignore, "allow": allow, "writable": writable(self._request)}
+
+    def _ignored(self, ignore: Iterable[str]) -> list[str]:
+        own = diff_rules(self._marker).get("ignore", ()) if self._marker is not None else ()
+        return [*own, *ignore]
+
+    def _renews(self, log: Log) -> bool:
+        return log.golden is not None and log.golden.accept is not None
+
+    def _check_made(self, log: Log) -> None:
+        if self._renews(log):
+            recorded_question(log)  # a golden that is still to be made has none, and says so
 
     def _path(self, path: str | os.PathLike[str]) -> Path:
         return self._request.config.stash[SETTINGS].base / path

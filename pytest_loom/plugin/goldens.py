@@ -41,6 +41,28 @@ USED = pytest.StashKey[set[Path]]()
 """The golden files that some collected test names."""
 
 
+FOLDER = "logs"
+"""Beside the test file: where ``loom.record`` keeps what it was given no path for."""
+
+
+def default_folder(test_file: Path) -> Path:
+    """Where the recordings of a test file lie that were given no path."""
+    return Path(os.path.abspath(test_file.parent)) / FOLDER / test_file.stem
+
+
+def default_name(nodeid: str) -> str:
+    """A test's name, with its class and parameters, as a file name."""
+    name = nodeid.partition("::")[2].replace("::", ".")
+    clean = re.sub(r"[^A-Za-z0-9_.@+-]+", "-", name).strip("-.") or "test"
+    return clean if len(clean) <= 120 else f"{clean[:110]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def may_record(metafunc: pytest.Metafunc) -> None:
+    """Note that a test may have recordings under its default name, whether or not it comes to make or use them."""
+    path = default_folder(metafunc.definition.path) / default_name(metafunc.definition.nodeid)
+    metafunc.config.stash.setdefault(USED, set()).add(path)
+
+
 def check_marker(marker: pytest.Mark) -> None:
     """Fail where the marker says something that has no meaning."""
     for name in marker.kwargs:
@@ -85,7 +107,7 @@ def golden_of(request: pytest.FixtureRequest) -> Log:
             pytrace=False,
         )
     update = accepting(request.config, ref.path)
-    log = _load(request, ref, update=update)
+    log = load_golden(request, ref, update=update)
     staged: list[Log] = []
     log.golden = Golden(diff_rules(marker), staged.append if update else None)
     if update:
@@ -98,10 +120,16 @@ def diff_rules(marker: pytest.Mark) -> dict[str, Any]:
     return {name: marker.kwargs[name] for name in DIFF_RULES if name in marker.kwargs}
 
 
+def marker_refs(request: pytest.FixtureRequest, marker: pytest.Mark) -> list[GoldenRef]:
+    """The goldens that a test's marker names."""
+    return _refs(request.config, marker, request.path.parent)
+
+
 def _only(refs: list[GoldenRef]) -> GoldenRef:
     if len(refs) > 1:
         pytest.fail(
-            f"@pytest.mark.loom names {len(refs)} logs, but on a pytest.param it can name one only: mark the test",
+            f"@pytest.mark.loom names {len(refs)} logs, and the test was collected for one: if they have just been"
+            " recorded, run again; if the mark is on a pytest.param, mark the test",
             pytrace=False,
         )
     return refs[0]
@@ -143,7 +171,8 @@ def _files(text: str, *bases: Path) -> list[Path]:
     return [next((path for path in plain if path.parent.is_dir()), plain[0])]
 
 
-def _load(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool) -> Log:
+def load_golden(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool) -> Log:
+    """The golden log of a test; a stand-in for one that is still to be made where ``update`` allows that."""
     from pytest_loom.errors import LogError
     from pytest_loom.log.event import Log
 
@@ -170,7 +199,7 @@ def _load(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool) -> Lo
     return Log(log.events, path=name, source=log.source, engine=log.engine, live=log.live, notices=log.notices)
 
 
-class _NotThereYet(dict[str, Any]):
+class NotThereYet(dict[str, Any]):
     """The variables of a golden that is still to be made: asked for one, it says so instead of a bare KeyError."""
 
     def __init__(self, name: str) -> None:
@@ -182,7 +211,7 @@ class _NotThereYet(dict[str, Any]):
 
         raise LoomError(
             f"golden log {self.name} does not exist yet, so it has no {key}",
-            hint=f'Make the first one with write_log(run, "{self.name}"), or take the input from somewhere else.',
+            hint="Make the first one with loom.record(flow, input), or take the input from somewhere else.",
         )
 
 
@@ -193,15 +222,13 @@ def _stand_in(path: Path, name: str) -> Log:
     builder = LogBuilder(path.name.partition(".")[0], "?", path=name)
     builder.add("EXECUTION_STARTED", {}, timestamp=0)
     log = builder.log()
-    log.state._variables = _NotThereYet(name)
+    log.state._variables = NotThereYet(name)
     return log
 
 
 def _keep(request: pytest.FixtureRequest, ref: GoldenRef, golden: Log, staged: list[Log]) -> None:
     """Write the candidate that the test accepted, if the test passed: a failed test accepts nothing."""
-    from pytest_loom.errors import LoomError
     from pytest_loom.evals.diff import diff_runs
-    from pytest_loom.log.write import replace_log
 
     if not staged or not request.node.stash.get(PASSED, False):
         return
@@ -212,17 +239,55 @@ def _keep(request: pytest.FixtureRequest, ref: GoldenRef, golden: Log, staged: l
             f"different runs were compared with one golden, {name}, so none is accepted: give each its own",
             pytrace=False,
         )
+    keep_log(request, ref, golden, staged[-1])
+
+
+def keep_log(
+    request: pytest.FixtureRequest, ref: GoldenRef, golden: Log | None, run: Log, identity: str | None = None
+) -> None:
+    """Write a run as the golden of a test that passed; a failed test keeps nothing.
+
+    It takes the execution id of the golden that it replaces; a first one takes ``identity``, or keeps its own.
+    """
+    from pytest_loom.errors import LoomError
+    from pytest_loom.log.write import replace_log
+
+    if not request.node.stash.get(PASSED, False):
+        return
+    name = shown(ref.path, request.config.invocation_params.dir)
     existed = ref.path.exists()
     old = _read(ref.path, _stamp(ref.path)) if existed else []
-    identity = ref.execution_id or (old[0].execution_id if old else None)
+    identity = ref.execution_id or (old[0].execution_id if old else identity) or run.execution_id
     if existed and any(getattr(item, "source", "loom") != "loom" for item in old):
         pytest.fail(f"{name} is not written by pytest-loom, so it is not rewritten: export it anew", pytrace=False)
     try:
-        replace_log(staged[-1], ref.path, execution_id=identity)
+        replace_log(renamed(run, identity), ref.path)
     except (OSError, LoomError) as problem:
         raise failing(f"golden log {name} could not be written, the old one stands: {problem}") from None
     facts = request.node.stash.setdefault(FACTS, {})
-    facts.setdefault("accepted", []).append([name, _what_changed(golden, staged[-1]) if existed else "new"])
+    what = _what_changed(golden, run) if golden is not None and existed else "new"
+    if run.state.status == "failed":
+        error = run.state.variables.get("_error") or {}
+        what += f"; the run failed: {printable(str(error.get('type')))}: {printable(str(error.get('message')), 60)}"
+    facts.setdefault("accepted", []).append([name, what])
+
+
+def renamed(log: Log, identity: str) -> Log:
+    """The run under the name of its golden, so that recording again what did not change gives the same."""
+    import msgspec
+
+    from pytest_loom.log.event import Log
+
+    old, new = (msgspec.json.encode(name)[1:-1] for name in (log.execution_id, identity))
+    events = [
+        msgspec.structs.replace(
+            event,
+            execution_id=identity,
+            raw=msgspec.Raw(bytes(event.raw).replace(old, new)) if len(old) >= 16 else event.raw,
+        )
+        for event in log.events
+    ]
+    return Log(events, path=log.path, engine=log.engine)
 
 
 def _what_changed(golden: Log, candidate: Log) -> str:
@@ -285,6 +350,15 @@ def used_goldens(config: pytest.Config) -> set[Path]:
 def unused_goldens(used: set[Path], logs: Container[Path]) -> list[Path]:
     """Golden logs beside used ones that neither a test nor ``loom_logs`` names."""
     beside = {file for folder in {path.parent for path in used} for file in folder.glob("*.loom.jsonl*")}
+    tests = {path for path in used if not path.name.endswith((".jsonl", ".gz"))}
+
+    def is_of_a_test(file: Path) -> bool:
+        stem = file.name.removesuffix(".gz").removesuffix(".loom.jsonl")
+        parts = stem.split("-")
+        return any(file.parent / "-".join(parts[:end]) in tests for end in range(1, len(parts) + 1))
+
     return sorted(
-        file for file in beside - used if file not in logs and file.name.endswith((".loom.jsonl", ".loom.jsonl.gz"))
+        file
+        for file in beside - used
+        if file not in logs and file.name.endswith((".loom.jsonl", ".loom.jsonl.gz")) and not is_of_a_test(file)
     )

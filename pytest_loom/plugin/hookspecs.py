@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,20 @@ def pytest_loom_checks(config: pytest.Config) -> Sequence[Check]:  # type: ignor
 
         def pytest_loom_checks(config):
             return [no_old_refunds]
+    """
+
+
+@pytest.hookspec
+def pytest_loom_scrub(config: pytest.Config) -> Sequence[Callable[[str, Any], Any]]:  # type: ignore[empty-body]
+    """What else is taken out of a recording before it is written: functions of a value's path and the value.
+
+    Example::
+
+        def no_names(path, value):
+            return "<scrubbed:name>" if path.endswith("customer.name") else value
+
+        def pytest_loom_scrub(config):
+            return [no_names]
     """
 
 

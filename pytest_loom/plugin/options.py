@@ -83,6 +83,22 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
         help="accept changed golden logs: what --snapshot-update means to pytest-loom, for runs without syrupy",
     )
+    group.addoption(
+        "--loom-live",
+        action="store_true",
+        help="let the effects of a run that is being recorded (--snapshot-update) call out; replay never does",
+    )
+    parser.addini(
+        "loom_effects",
+        "functions that are recorded and replayed by name, one a line: module:function, module:Class.method, module:*",
+        type="linelist",
+    )
+    parser.addini(
+        "loom_allow", "local services that code under test may reach, one a line: localhost:5432", type="linelist"
+    )
+    parser.addini(
+        "loom_scrub", "what else is secret, one a line: a key's name, re:PATTERN, or keep:NAME", type="linelist"
+    )
     parser.addini("loom_logs", "globs of recorded logs, one a line (default: every *.loom.jsonl)", type="linelist")
     parser.addini("loom_flows", "today's flows: module:attr, or lines of GLOB = module:attr", type="string")
     parser.addini("loom_acks", "a TOML file of acknowledged findings", type="string")

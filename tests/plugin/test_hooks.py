@@ -31,6 +31,7 @@ def test_each_hook_has_an_example() -> None:
         "pytest_loom_sources",
         "pytest_loom_flows",
         "pytest_loom_checks",
+        "pytest_loom_scrub",
         "pytest_loom_scorers",
         "pytest_loom_report",
     ]
@@ -38,6 +39,22 @@ def test_each_hook_has_an_example() -> None:
 
 
 class TestExamples:
+    def test_scrub(self, desk: Desk) -> None:
+        """What the hook takes out of a value never reaches the recording."""
+        desk.write("conftest.py", example("pytest_loom_scrub"))
+        desk.write(
+            "desk.py",
+            "from typing import Any\nfrom pytest_loom import Context, flow, step\n@step\n"
+            "def greet(order: dict[str, Any]) -> str:\n    return 'sent'\n@flow(id='f', steps=[greet])\n"
+            "async def f(ctx: Context) -> str:\n"
+            "    return await ctx.run(greet, {'customer': {'name': 'Ada Lovelace'}})\n",
+        )
+        desk.write("test_it.py", "import desk\ndef test_it(loom):\n    loom.record(desk.f, path='f.loom.jsonl')\n")
+        assert desk("--loom-update") == PASSED
+        text = (desk.path / "f.loom.jsonl").read_text()
+        assert ("Ada Lovelace" in text, "<scrubbed:name>" in text) == (False, True)
+        assert desk() == PASSED
+
     def test_sources(self, desk: Desk) -> None:
         """A reader of one's own format: its files are logs, in a simulation and elsewhere."""
         desk.write("conftest.py", example("pytest_loom_sources"))
