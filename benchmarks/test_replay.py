@@ -1,0 +1,189 @@
+"""Replays of 1,000 and 10,000 recorded effects, ours beside the peers, all in one run.
+
+Measured for everybody alike: one process, from the recorded file on disk to the finished replay, the collector on and
+just run, rounds of all taken in turn, the best round of each. It is processor time, all threads', since a replay waits
+for nothing and a busy machine would only add noise. Temporal's Replayer takes a minute and more at the larger size:
+there it has its turn only if the environment variable LOOM_BENCH_TEMPORAL says with how many effects.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.replay_peers import TEMPORAL, WORLD, Peer, arguments, peers, work
+from pytest_loom import Context, SyncContext, flow, load_log, record, replay, step, write_log
+
+SIZES = (1_000, 10_000)
+ROUNDS = 15
+PATIENCE = 3  # seconds after which a peer gets no further round at a size
+AIM = 1.3  # what an effect may cost more at the larger size
+
+
+@step(id="work")
+async def async_work(request: dict[str, Any]) -> dict[str, Any]:
+    """The effect as a coroutine."""
+    return work(request)
+
+
+@step(id="work")
+def sync_work(request: dict[str, Any]) -> dict[str, Any]:
+    """The effect as a plain function."""
+    return work(request)
+
+
+@flow(id="bench", version="1", steps=[async_work])
+async def async_flow(ctx: Context, effects: int) -> int:
+    """The same program as the peers': asks, and sums up the answers."""
+    total = 0
+    for number in range(effects):
+        total += (await ctx.run(async_work, arguments(number)))["score"]
+    return total
+
+
+@flow(id="bench", version="1", steps=[sync_work])
+def sync_flow(ctx: SyncContext, effects: int) -> int:
+    """The same as a plain function."""
+    total = 0
+    for number in range(effects):
+        total += ctx.run(sync_work, arguments(number))["score"]
+    return total
+
+
+def ours(name: str, program: Any) -> Peer:
+    """Our row for one form of flow."""
+
+    def replayed(path: Path, effects: int) -> int:
+        last = replay(load_log(path.with_suffix(".loom.jsonl")), program).events[-1]
+        given = last.payload["output"]
+        assert isinstance(given, int)
+        return given
+
+    def recorded(path: Path, effects: int) -> None:
+        write_log(record(program, effects), path.with_suffix(".loom.jsonl"))
+
+    return Peer(name, "pytest-loom", True, recorded, replayed)
+
+
+OURS = [ours("ours, async flow", async_flow), ours("ours, sync flow", sync_flow)]
+ROWS = [*OURS, *peers()]
+
+
+def absent(peer: Peer) -> str:
+    """Why a peer cannot be measured; "" if it can."""
+    try:
+        version(peer.package)
+    except PackageNotFoundError:
+        return f"{peer.package} is not installed"
+    return ""
+
+
+def recorded(peer: Peer, folder: Path, effects: int) -> Path:
+    """A file with a recorded run of so many effects; from then on a live answer would differ from a recorded one."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{effects}.json"
+    WORLD.calls = WORLD.live = 0
+    peer.record(path, effects)
+    assert WORLD.calls == effects
+    WORLD.calls, WORLD.live = 0, 1
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _world() -> None:
+    """Every test begins with the world as it was recorded."""
+    WORLD.calls, WORLD.live, WORLD.changed = 0, 0, -1
+
+
+@pytest.mark.parametrize("peer", ROWS, ids=lambda peer: peer.name)
+def test_answers_come_from_the_recording(peer: Peer, tmp_path: Path) -> None:
+    """A replay gives what was recorded and calls nothing live; one changed argument fails it if the table says so."""
+    if reason := absent(peer):
+        pytest.skip(reason)
+    path = recorded(peer, tmp_path / "files", 20)
+    assert peer.replay(path, 20) == sum(range(20))
+    WORLD.changed = 10
+    if peer.checks:
+        with pytest.raises(Exception, match=r"(?i)differ|diverge|match|miss"):
+            peer.replay(path, 20)
+    else:
+        assert peer.replay(path, 20) == sum(range(20))
+    assert WORLD.calls == 0
+
+
+def seconds(peer: Peer, path: Path, effects: int) -> float:
+    """What one replay takes of the processor, from the file on."""
+    gc.collect()
+    begun = time.process_time()
+    total = peer.replay(path, effects)
+    taken = time.process_time() - begun
+    assert total == sum(range(effects))
+    assert WORLD.calls == 0
+    return taken
+
+
+def size(peer: Peer, effects: int) -> int:
+    """How many effects a peer gets where the others get so many; 0: none."""
+    if peer is TEMPORAL and effects > SIZES[0]:
+        return int(os.environ.get("LOOM_BENCH_TEMPORAL", "0"))
+    return effects
+
+
+def measure(effects: int, folder: Path, rounds: int) -> dict[str, float]:
+    """What an effect costs each peer that is here, in microseconds: the best of its rounds."""
+    running = [peer for peer in ROWS if not absent(peer) and size(peer, effects)]
+    files = {peer: recorded(peer, folder / peer.name, size(peer, effects)) for peer in running}
+    spent = dict.fromkeys(running, 0.0)
+    best: dict[str, float] = {}
+    for _ in range(rounds):
+        for peer in running:
+            if spent[peer] < PATIENCE:
+                taken = seconds(peer, files[peer], size(peer, effects))
+                spent[peer] += taken
+                best[peer.name] = min(best.get(peer.name, taken), taken)
+    return {peer.name: best[peer.name] / size(peer, effects) * 1e6 for peer in running}
+
+
+def test_replay_beside_the_peers(tmp_path: Path, measuring: bool, figure: Callable[[str], None]) -> None:
+    """The table, and whether ours is the fastest of those that check arguments and as cheap an effect in a long run."""
+    sizes = SIZES if measuring else (10, 20)
+    short, long = (measure(effects, tmp_path, ROUNDS if measuring else 1) for effects in sizes)
+
+    def half(costs: dict[str, float], name: str) -> str:
+        if name not in costs:
+            return f"{'-':>10} {'-':>9} {'-':>7}"
+        return (
+            f"{1e6 / costs[name]:10,.0f} {costs[name]:9.2f} {'x' + format(costs[name] / costs[OURS[0].name], '.2f'):>7}"
+        )
+
+    heads = " ".join(f"| {f'effects/s, {effects:,}':>18} {'us each':>9} {'to ours':>7}" for effects in sizes)
+    figure(f"{'replay, file to finish':24} {'checks args':>11} {heads} | per effect {sizes[1]:,}:{sizes[0]:,}")
+    for peer in ROWS:
+        if reason := absent(peer):
+            figure(f"{peer.name:24} {reason}")
+            continue
+        grown = f"x{long[peer.name] / short[peer.name]:.2f}" if peer.name in long else "not run"
+        if peer.name in long and size(peer, sizes[1]) != sizes[1]:
+            grown += f" (at {size(peer, sizes[1]):,})"
+        figure(
+            f"{peer.name:24} {'yes' if peer.checks else 'no':>11} | {half(short, peer.name):>36} "
+            f"| {half(long, peer.name):>36} | {grown}"
+        )
+    if not measuring:
+        return
+    for effects, costs in zip(sizes, (short, long), strict=True):
+        slower = max(costs[peer.name] for peer in OURS)
+        rivals = {peer.name: costs[peer.name] for peer in peers() if peer.checks and peer.name in costs}
+        if rivals:
+            quickest = min(rivals, key=lambda name: rivals[name])
+            ahead = rivals[quickest] / slower
+            figure(f"{effects:,}: ours x{ahead:.2f} as fast as {quickest}, the next that checks (aim: more than x1)")
+    most = max(long[peer.name] / short[peer.name] for peer in OURS)
+    figure(f"ours, per effect {sizes[1]:,}:{sizes[0]:,}: x{most:.2f} (aim: at most x{AIM})")
