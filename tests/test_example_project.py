@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from pytest_loom import load_log
+from pytest_loom.flow.normal import same_recording
+
 EXAMPLE = Path(__file__).resolve().parent.parent / "example_project"
 V2 = ("-o", "loom_flows=refund_desk_v2.contracts:flows")
 RUNS = {
@@ -58,6 +61,11 @@ class Project:
         """Every golden log's bytes, by the name of its file."""
         return {file.name: file.read_bytes() for file in sorted((self.path / "tests" / "logs").rglob("*.json*"))}
 
+    def recordings(self) -> dict[str, bytes]:
+        """What ``loom.record`` wrote, by folder and name."""
+        folder = self.path / "tests" / "logs"
+        return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.glob("test_*/*")}
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
@@ -77,10 +85,10 @@ def numbers(data: dict[str, Any]) -> tuple[int, int]:
 
 
 def test_green(project: Project) -> None:
-    """Today's code passes every test and may be deployed, while four runs are on their way."""
+    """Today's code passes every test and may be deployed, while five runs are on their way."""
     run = project.pytest("--loom-deploy-sim", "--loom-report=report.json")
     assert run.returncode == 0, run.stdout
-    assert (report(project)["ok"], *numbers(report(project))) == (True, 7, 4)
+    assert (report(project)["ok"], *numbers(report(project))) == (True, 12, 5)
     assert {found["code"] for found in report(project)["findings"]} == {"suspended-carryover"}
 
 
@@ -89,7 +97,7 @@ def test_red_with_version_2(project: Project, workers: tuple[str, ...]) -> None:
     """The renamed step is found in every refund, the missing flow in the chargeback, with and without pytest-xdist."""
     run = project.pytest("--loom-deploy-sim", "--loom-report=report.json", *V2, *workers)
     assert run.returncode == 1
-    assert "NOT SAFE TO DEPLOY: 7 of 7 runs would break" in run.stdout
+    assert "NOT SAFE TO DEPLOY: 7 of 12 runs would break" in run.stdout
     assert "Was it renamed to assess_risk?" in " ".join(run.stdout.split())
     breaking = [found for found in report(project)["findings"] if found["severity"] == "breaking"]
     assert Counter((found["code"], found["workflow_id"], found["step"]) for found in breaking) == {
@@ -102,7 +110,7 @@ def test_green_on_two_workers(project: Project) -> None:
     """pytest-xdist changes nothing about the verdict."""
     run = project.pytest("--loom-deploy-sim", "--loom-report=report.json", "-p", "xdist", "-n", "2")
     assert run.returncode == 0, run.stdout
-    assert (report(project)["ok"], *numbers(report(project))) == (True, 7, 4)
+    assert (report(project)["ok"], *numbers(report(project))) == (True, 12, 5)
 
 
 def test_what_the_red_report_says_is_true(project: Project) -> None:
@@ -134,10 +142,8 @@ def test_goldens_are_made_anew_byte_for_byte(project: Project, tmp_path: Path) -
     made = tmp_path / "made"
     run = project.python("make_logs.py", str(made), folder=project.path)
     assert run.returncode == 0, run.stderr
-    committed = {name: data for name, data in project.logs().items() if name.endswith(".loom.jsonl")}
+    committed = {file.name: file.read_bytes() for file in (project.path / "tests" / "logs").glob("*.loom.jsonl")}
     assert {file.name: file.read_bytes() for file in made.iterdir()} == committed
-    from pytest_loom import load_log
-
     states = {name: load_log(made / f"{name}.loom.jsonl").state for name in RUNS}
     assert {name: (state.execution_id, state.status) for name, state in states.items()} == RUNS
     assert len(committed) == len(RUNS)
@@ -188,3 +194,95 @@ def test_contracts_are_made_of_the_code(project: Project) -> None:
     assert run.returncode == 1
     assert "notify is not among the steps that the flow declares" in run.stdout
     assert "step notify has run, but today's refund has no such step" in " ".join(run.stdout.split())
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "two workers"])
+def test_recordings_are_made_anew(project: Project, workers: tuple[str, ...]) -> None:
+    """Without its recording a test fails and says what makes it; made anew, all but ids and times is as committed."""
+    committed = project.recordings()
+    assert len(committed) == 9
+    for name in committed:
+        (project.path / "tests" / "logs" / name).unlink()
+    missing = project.pytest("-m", "not loom", "-k", "answers or approved", *workers)
+    assert missing.returncode == 1
+    assert "test_flows.py::test_approved --snapshot-update" in missing.stdout
+    assert project.recordings() == {}
+    run = project.pytest("-m", "not loom", "--snapshot-update", *workers)
+    assert run.returncode == 0, run.stdout
+    assert "accepted 9 golden logs" in run.stdout
+    made = project.recordings()
+    assert made.keys() == committed.keys()
+    folder = Path("example_project/tests/logs")
+    for name in made:
+        again, golden = (load_log(base / folder / name) for base in (project.path.parent, EXAMPLE.parent))
+        assert same_recording(again, golden), name
+
+
+def test_recording_again_leaves_the_files_alone(project: Project) -> None:
+    """What did not change is recorded anew without a changed byte."""
+    before = project.recordings()
+    run = project.pytest("--snapshot-update")
+    assert run.returncode == 0, run.stdout
+    assert "accepted" not in run.stdout
+    assert project.recordings() == before
+
+
+def test_nothing_runs_in_a_replay(project: Project) -> None:
+    """With a bank, a model and tools that would fail at once, payouts and agent are replayed as before."""
+    for name, line in {
+        "payout.py": '    return f"receipt-{order.seller}"',
+        "helpdesk.py": '    return f"refund-{order}"',
+    }.items():
+        project.change(f"refund_desk/{name}", line, '    raise OSError("called")')
+    project.change(
+        "refund_desk/helpdesk.py", "    order = re.search", '    raise OSError("called")\n    order = re.search'
+    )
+    run = project.pytest(
+        "-k", "flows or helpdesk", "--deselect", "example_project/tests/test_flows.py::test_had_the_human_said_no"
+    )
+    assert run.returncode == 0, run.stdout
+    before = project.recordings()
+    live = project.pytest("-k", "helpdesk", "--snapshot-update")
+    assert "4 failed" in live.stdout
+    assert project.recordings() == before, "of a test that failed nothing is kept"
+
+
+def test_an_edited_prompt_is_told_and_can_be_accepted(project: Project) -> None:
+    """Another prompt fails each answer at its first question to the model; recorded anew, only those files change."""
+    project.change("refund_desk/helpdesk.py", "You answer", "Today you answer")
+    before = project.recordings()
+    run = project.pytest("-k", "helpdesk")
+    assert run.returncode == 1
+    assert "4 failed" in run.stdout
+    assert 'today "Today you answer the customers' in run.stdout
+    assert project.recordings() == before, "a plain run must write nothing"
+    accepted = project.pytest("--snapshot-update")
+    assert accepted.returncode == 0, accepted.stdout
+    after = project.recordings()
+    assert {name for name in after if after[name] != before[name]} == {
+        name for name in before if name.startswith("test_helpdesk/")
+    }
+    assert project.pytest().returncode == 0
+
+
+def test_a_call_past_the_tools_is_refused(project: Project) -> None:
+    """An agent that reaches out on its own is caught, though it swallows the error and answers as before."""
+    peek = """    try:
+        __import__("socket").create_connection(("127.0.0.1", 9))
+    except Exception:
+        pass
+    for _ in range(MAX_TURNS):"""
+    project.change("refund_desk/helpdesk.py", "    for _ in range(MAX_TURNS):", peek)
+    run = project.pytest("-k", "helpdesk")
+    assert run.returncode == 1
+    assert "4 failed" in run.stdout
+    assert "LiveCallError" in run.stdout
+    assert "answer tried to connect to 127.0.0.1:9 during replay" in run.stdout
+
+
+def test_a_payout_that_does_not_ask_any_more_is_told(project: Project) -> None:
+    """A higher limit would pay high sums without a human: the recordings that wait for one say so."""
+    project.change("refund_desk/payout.py", "amount > LIMIT", "amount > 2 * LIMIT")
+    run = project.pytest("-k", "test_approved and not every")
+    assert run.returncode == 1
+    assert "where the golden run had gate PayoutDecided" in run.stdout

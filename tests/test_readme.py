@@ -14,15 +14,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
 
-from pytest_loom import PINNED_EVENT_TYPES, SCHEMA_VERSION, Event, LogBuilder, write_log
+from pytest_loom import PINNED_EVENT_TYPES, SCHEMA_VERSION, Event, LogBuilder, load_logs, write_log
 from pytest_loom.deploy.report import BREAKING, WARNING
 from pytest_loom.evals.diff import DEFAULT, KINDS
+from pytest_loom.flow import seams
 from pytest_loom.plugin import hookspecs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,13 +34,19 @@ TAKEN = {
     "test_set_up_commands": ("main-job", "own-tests"),
     "test_red_report": ("red-command", "red-report"),
     "test_diff_report": ("diff-report",),
-    "test_own_project": ("own-settings", "own-test", "own-ci", "own-application", "own-golden"),
+    "test_own_project": ("own-settings", "own-test", "own-ci", "own-application", "own-record"),
+    "test_code_that_is_not_touched": ("named-settings", "named-application", "named-test"),
+    "test_divergence": ("divergence",),
+    "test_resume_fork_and_baseline": ("otherwise",),
+    "test_scrubbing_hook": ("scrub-hook",),
+    "test_goldens_in_git": ("git-attributes",),
     "test_rules_and_scores": ("diff-rules", "scores"),
     "test_without_pytest": ("plain-python", "plain-command"),
     "test_acknowledged_finding": ("acks",),
     "test_accepting": ("accept", "snapshot-test"),
     "test_own_check": ("own-check",),
     "test_own_source": ("own-source",),
+    "test_log_of_ones_own": ("own-log",),
 }
 """Which test runs or compares which blocks."""
 
@@ -58,6 +66,8 @@ def _blocks() -> Iterator[tuple[str, Block]]:
 
 
 BLOCKS = dict(_blocks())
+GOLDEN = "tests/logs/test_greeter/test_greets_ada.loom.jsonl"
+"""What the README's own project records."""
 
 
 def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -88,11 +98,12 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_project(tmp_path: Path) -> Path:
-    """The project of the section "In your own project", with its golden log made."""
+    """The project of the section "In your own project", with its golden log recorded."""
     for name in ("own-settings", "own-test", "own-application"):
         _write(name, tmp_path)
-    made = _run(_line("own-golden"), tmp_path)
-    assert made.returncode == 0, made.stderr
+    made = _run(_line("own-record"), tmp_path)
+    assert made.returncode == 0, made.stdout
+    assert (tmp_path / GOLDEN).is_file()
     return tmp_path
 
 
@@ -103,6 +114,13 @@ def _write(name: str, folder: Path) -> None:
     path = folder / first.removeprefix("# ")
     path.parent.mkdir(exist_ok=True)
     path.write_text(BLOCKS[name].text, encoding="utf-8")
+
+
+def _change(file: Path, old: str, new: str) -> None:
+    """Change a file of the application."""
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def _normal(line: str) -> str:
@@ -151,8 +169,7 @@ def test_red_report(clone: Path) -> None:
 
 def test_diff_report(clone: Path) -> None:
     """The failed comparison that the README shows is what pytest prints after that change."""
-    shop = clone / "example_project" / "refund_desk" / "shop.py"
-    shop.write_text(shop.read_text().replace("> 50_000", "> 95_000"))
+    _change(clone / "example_project" / "refund_desk" / "shop.py", "> 50_000", "> 95_000")
     run = _run("python -m pytest -vv", clone / "example_project")
     assert run.returncode == 1
     assert_shows(BLOCKS["diff-report"].text, run.stdout)
@@ -165,11 +182,91 @@ def test_own_project(own_project: Path) -> None:
     assert "2 passed" in run.stdout
     report = json.loads((own_project / "report.json").read_bytes())
     assert (report["ok"], report["summary"]["runs"], report["findings"]) == (True, 1, [])
-    greeter = own_project / "greeter.py"
-    greeter.write_text(greeter.read_text().replace('"compose"', '"write"'))
+    _change(own_project / "greeter.py", "compose", "write")
     run = _run(_line("own-ci"), own_project)
     assert run.returncode == 1
+    assert "today's code runs step write where the golden run had step compose" in run.stdout
     assert "step compose has run, but today's greet has no such step" in run.stdout
+
+
+def test_nothing_is_called_in_a_replay(own_project: Path) -> None:
+    """With steps that could not run any more the replay is green as before: their answers come from the log."""
+    _change(own_project / "greeter.py", "    return True", "    raise OSError")
+    assert _run(_line("own-ci"), own_project).returncode == 0
+    assert _run(_line("own-record"), own_project).returncode == 1
+
+
+def test_code_that_is_not_touched(tmp_path: Path) -> None:
+    """The functions that the settings name are recorded, and not called from then on; another question is noticed."""
+    for name in ("named-settings", "named-application", "named-test"):
+        _write(name, tmp_path)
+    assert _run(_line("own-record"), tmp_path).returncode == 0
+    helpdesk = tmp_path / "helpdesk.py"
+    _change(helpdesk, 'return f"refund-{order}"', "raise OSError")
+    assert _run("python -m pytest", tmp_path).returncode == 0
+    _change(helpdesk, "refund(said['order'])", "refund(said['order'] + '0')")
+    run = _run("python -m pytest", tmp_path)
+    assert run.returncode == 1
+    assert 'order: recorded "1001", today "10010"' in run.stdout
+
+
+def test_divergence(clone: Path) -> None:
+    """The divergence that the README shows is what pytest prints after that change."""
+    _change(clone / "example_project" / "refund_desk" / "payout.py", "amount = sold - claimed", "amount = sold")
+    run = _run("python -m pytest tests/test_flows.py::test_approved", clone / "example_project")
+    assert run.returncode == 1
+    assert BLOCKS["divergence"].text.strip() in run.stdout
+
+
+def test_resume_fork_and_baseline(clone: Path) -> None:
+    """The script runs as it stands, and says what would have been."""
+    _write("otherwise", clone / "example_project")
+    run = _run("python otherwise.py", clone / "example_project")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "declined by jon\n"
+    (waiting,) = load_logs(clone / "example_project" / "summit.loom.jsonl")
+    assert waiting.state.status == "suspended"
+    assert not list(clone.rglob("*.partial"))
+    recorded = (clone / "example_project" / "summit.loom.jsonl").read_text().splitlines(keepends=True)
+    (clone / "example_project" / "summit.loom.jsonl.partial").write_text("".join(recorded[:2]))
+    crash = 'resume(load_log("summit.loom.jsonl.partial"), payout)'
+    assert f"`{crash}`" in README
+    script = f"from pytest_loom import *; from refund_desk.payout import payout; print({crash}.state.status)"
+    run = _run(shlex.join(["python", "-c", script]), clone / "example_project")
+    assert run.stdout == "suspended\n", run.stderr
+
+
+def test_scrubbing_hook(own_project: Path) -> None:
+    """The hook takes the address out of the whole recording, and the replay still finds the same."""
+    _write("scrub-hook", own_project)
+    _change(own_project / "tests" / "test_greeter.py", '(greet, "Ada")', '(greet, "ada@example.org")')
+    _change(own_project / "tests" / "test_greeter.py", "Ada!", "<scrubbed:mail>!")
+    assert _run(_line("own-record"), own_project).returncode == 0
+    golden = (own_project / GOLDEN).read_text()
+    assert '"input":"<scrubbed:mail>"' in golden
+    assert "example.org" not in golden
+    assert _run(_line("own-ci"), own_project).returncode == 0
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_goldens_in_git(own_project: Path) -> None:
+    """With the attributes of the README, two recordings of one golden are a conflict that leaves one of them whole."""
+
+    def git(*words: str) -> int:
+        identity = ("-c", "user.name=mia", "-c", "user.email=mia@example.org", "-c", "commit.gpgsign=false")
+        return subprocess.run(["git", *identity, *words], cwd=own_project, capture_output=True, timeout=60).returncode
+
+    _write("git-attributes", own_project)
+    golden = own_project / GOLDEN
+    old = golden.read_text()
+    recorded = {"ours": old.replace("morning", "evening", 1), "theirs": old.replace("true", "false")}
+    assert [git("init", "-b", "main"), git("add", "."), git("commit", "-m", "golden")] == [0, 0, 0]
+    for branch, text in recorded.items():
+        assert git("checkout", "-b", branch, "main") == 0
+        golden.write_text(text)
+        assert git("commit", "-am", branch) == 0
+    assert git("merge", "ours") != 0
+    assert golden.read_text() == recorded["theirs"]
 
 
 def test_rules_and_scores(own_project: Path) -> None:
@@ -179,8 +276,7 @@ def test_rules_and_scores(own_project: Path) -> None:
     run = _run("python -m pytest tests/test_rules.py tests/test_scores.py", own_project)
     assert run.returncode == 0, run.stdout
     assert "3 passed" in run.stdout
-    greeter = own_project / "greeter.py"
-    greeter.write_text(greeter.read_text().replace("Good morning", "A very good and merry morning to you"))
+    _change(own_project / "greeter.py", "Good morning", "A very good and merry morning to you")
     run = _run("python -m pytest tests/test_scores.py", own_project)
     assert run.returncode == 1
     assert "short: " in run.stdout
@@ -192,7 +288,7 @@ def test_without_pytest(own_project: Path) -> None:
     run = _run(_line("plain-command"), own_project)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == [
-        "completed {'compose': 'Good morning, Ada!', 'send': {'sent': True}}",
+        "completed {'compose': 'Good morning, Ada!', 'send': True}",
         "True []",
     ]
 
@@ -212,18 +308,19 @@ def test_acknowledged_finding(clone: Path) -> None:
 def test_accepting(own_project: Path) -> None:
     """The command accepts a changed golden and a changed summary; after it, a plain run is green."""
     _write("snapshot-test", own_project)
-    golden = own_project / "tests" / "logs" / "greet-ada.loom.jsonl"
-    assert _run(_line("accept"), own_project).returncode == 0
+    golden = own_project / GOLDEN
     before = golden.read_bytes()
-    greeter = own_project / "greeter.py"
-    greeter.write_text(greeter.read_text().replace("morning", "evening"))
+    assert _run(_line("accept"), own_project).returncode == 0
+    assert golden.read_bytes() == before, "what did not change is left alone"
+    _change(own_project / "greeter.py", "    return text\n", "    return text.upper()\n")
+    _change(own_project / "tests" / "test_greeter.py", "Good morning, Ada!", "GOOD MORNING, ADA!")
     assert _run("python -m pytest", own_project).returncode == 1
     assert golden.read_bytes() == before
     run = _run(_line("accept"), own_project)
     assert run.returncode == 0, run.stdout
-    assert b"Good evening, Ada!" in golden.read_bytes()
+    assert b"GOOD MORNING, ADA!" in golden.read_bytes()
     (summary,) = own_project.rglob("*.loomrun")
-    assert "Good evening, Ada!" in summary.read_text()
+    assert "GOOD MORNING, ADA!" in summary.read_text()
     assert _run("python -m pytest", own_project).returncode == 0
 
 
@@ -247,6 +344,21 @@ def test_own_source(own_project: Path) -> None:
     assert _run(command, own_project).returncode == 1
     (found,) = json.loads((own_project / "report.json").read_bytes())["findings"]
     assert (found["code"], found["workflow_id"], found["execution_id"]) == ("flow-missing", "order", "order-1")
+
+
+def test_log_of_ones_own(own_project: Path) -> None:
+    """The log that the script writes is judged like a recorded one, and replayed as far as it goes."""
+    _write("own-log", own_project)
+    assert _run("python journal.py", own_project).returncode == 0
+    log = own_project / "tests" / "logs" / "greet-ben.loom.jsonl"
+    assert _run(f"{_line('own-ci')} --loom-report=report.json", own_project).returncode == 0
+    assert json.loads((own_project / "report.json").read_bytes())["summary"]["runs"] == 2
+    script = "import greeter, pytest_loom as pl; print(pl.replay(pl.load_log(%r), greeter.greet).state.status)"
+    assert _run(shlex.join(["python", "-c", script % str(log)]), own_project).stdout == "running\n"
+    data = re.search(r'`(\{"greet": .*?\})`', README, re.S)
+    assert data is not None
+    (own_project / "plain.py").write_text(f"flows = {data[1]}\n")
+    assert _run(f"{_line('own-ci')} -o loom_flows=plain:flows", own_project).returncode == 0
 
 
 @pytest.mark.skipif(
@@ -326,6 +438,14 @@ def test_tables_of_differences_and_findings() -> None:
     for code in _first_cells("What the deploy simulation finds", of="code"):
         weight = "breaking" if code in BREAKING else "warning" if code in WARNING else "unknown"
         assert f"| `{code}` | {weight} |" in README
+
+
+def test_table_of_model_clients() -> None:
+    """The README names each package that has a seam, and no other."""
+    files = Path(seams.__path__[0]).glob("[a-z]*.py")
+    modules = [import_module(f"{seams.__name__}.{file.stem}") for file in files]
+    packages = {module.PACKAGE for module in modules if hasattr(module, "PACKAGE")}
+    assert set(_first_cells("Record once, replay for ever", of="package")) == packages
 
 
 def test_ready_made_scorers_and_the_fixtures_methods_exist() -> None:

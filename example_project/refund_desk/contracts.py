@@ -1,10 +1,14 @@
-"""Today's flows as plain data, for the deploy simulation (``loom_flows`` in pyproject.toml)."""
+"""Today's flows, for the deploy simulation (``loom_flows`` in pyproject.toml): plain data, or declared with @flow."""
 
 from __future__ import annotations
 
-from refund_desk.desk import FLOWS
+from typing import Any
 
-flows = {
+from refund_desk.desk import FLOWS
+from refund_desk.payout import payout
+
+flows: dict[str, Any] = {
     flow_id: {"workflowId": flow_id, "steps": {step.__name__: {} for step in flow.steps}}
     for flow_id, flow in FLOWS.items()
 }
+flows[payout.id] = payout
