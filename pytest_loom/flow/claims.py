@@ -46,7 +46,7 @@ def claim(
             parent.claimed.add(other)
             branch.settle(other)
             return
-    if number in taken:  # another has its number, so that what it does is not recorded
+    if number in taken and not run.replaying:  # another has its number: what this one does gets a number of its own
         branch.settle(max([*recorded, *taken, number]) + number)
     parent.claims[number] = int(branch.place[1].rpartition("/")[2]) if branch.place[1] else number
     parent.claimed.add(parent.claims[number])

@@ -25,9 +25,11 @@ from pytest_loom.flow.nested import (
     run_nested_sync,
     subflow_asked,
 )
-from pytest_loom.flow.perform import Asked, AsyncStream, SyncStream, aperform, perform
+from pytest_loom.flow.perform import Asked, aperform, perform
 from pytest_loom.flow.quick import SLOWLY, UNSAID, quickly, said
-from pytest_loom.flow.run import Parked, Run, Stop
+from pytest_loom.flow.run import Run
+from pytest_loom.flow.streams import AsyncStream, SyncStream
+from pytest_loom.flow.turns import Parked, Stop
 from pytest_loom.flow.values import Codec, codec_for, encode, plain
 
 P = ParamSpec("P")

@@ -24,7 +24,8 @@ from pytest_loom.flow.failures import error_payload
 from pytest_loom.flow.imports import on_import
 from pytest_loom.flow.loop import FlowLoop
 from pytest_loom.flow.named import itself
-from pytest_loom.flow.run import Run, Stop
+from pytest_loom.flow.run import Run
+from pytest_loom.flow.turns import Stop
 from pytest_loom.flow.values import encode
 from pytest_loom.fold import branch_order
 

@@ -225,13 +225,21 @@ def _wrap(names: list[tuple[str, Callable[[Any], Any]]], module: ModuleType) -> 
             _undo.extend(clients.replace(module, dotted, make) for dotted, make in names)
 
 
+_sleepers: tuple[int, list[ModuleType]] = (0, [])
+"""Modules that took ``sleep`` for themselves, looked for when there were so many modules."""
+
+
 def _wrap_sleep(time: ModuleType) -> None:
     """No sleep of a run waits, nor one that a module took for itself (``from time import sleep``)."""
+    global _sleepers
     original = time.sleep
+    if _sleepers[0] != len(sys.modules):
+        modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+        took = [module for module in modules if module is not time and vars(module).get("sleep") is original]
+        _sleepers = (len(sys.modules), took)
     _wrap([("sleep", _sleep)], time)
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if isinstance(names, dict) and names.get("sleep") is original:
+    for module in _sleepers[1]:
+        if vars(module).get("sleep") is original:
             _wrap([("sleep", _sleep)], module)
 
 

@@ -13,7 +13,8 @@ from pytest_loom.flow.definition import Flow
 from pytest_loom.flow.failures import error_payload
 from pytest_loom.flow.history import Effect
 from pytest_loom.flow.perform import Asked, aenter, aperform, enter, replay_start
-from pytest_loom.flow.run import Parked, Run, Stop
+from pytest_loom.flow.run import Run
+from pytest_loom.flow.turns import Parked, Stop
 from pytest_loom.flow.values import encode
 from pytest_loom.log.event import Event
 

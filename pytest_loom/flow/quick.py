@@ -14,7 +14,8 @@ from pytest_loom.errors import FlowError, RecordingError
 from pytest_loom.flow import diverge
 from pytest_loom.flow.branches import Branch
 from pytest_loom.flow.definition import Step
-from pytest_loom.flow.run import Run, Stop
+from pytest_loom.flow.run import Run
+from pytest_loom.flow.turns import Stop
 from pytest_loom.flow.values import plain
 
 SLOWLY = object()

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -24,30 +23,19 @@ from pytest_loom.flow.branches import Branch
 from pytest_loom.flow.claims import claim
 from pytest_loom.flow.definition import Flow
 from pytest_loom.flow.history import Effect, EffectKind, History, Place
-from pytest_loom.flow.loop import FlowLoop
 from pytest_loom.flow.recorder import Recorder
 from pytest_loom.flow.swallowed import MAX_SWALLOWED, end_soon
+from pytest_loom.flow.turns import Stop, Turns
 
 Mode = Literal["record", "resume", "replay"]
 FIELD = {"step": "input", "tool": "args", "model": "request"}
 """How the paths of a divergence and of ignore rules call what an effect was asked."""
 
-PATIENCE = 0.2
-"""Seconds that a thread waits in replay for what other threads did before it, when nothing happens meanwhile."""
-
 MAX_CLOCK_JUMPS = 1_000
 """How often in a row the clock is put forward without any effect before a replay counts as stuck."""
 
 
-class Stop(BaseException):
-    """Ends flow code from within: nothing that it catches (Exception) gets in the way."""
-
-
-class Parked(Stop):
-    """Ends sync flow code that waits for a gate, or has come to the end of what was recorded."""
-
-
-class Run:
+class Run(Turns):
     """The state of one run while its code executes."""
 
     def __init__(
@@ -64,42 +52,25 @@ class Run:
         self.recorder = recorder
         self.mode: Mode = mode
         self.replaying = mode == "replay"
-        self.history = history
+        super().__init__(history)
         self.rules = rules if rules is not None else Rules()
         self.lenient = lenient
         self.error: LoomError | None = None
-        self.stopping = False
         self.concluded: asyncio.Future[None] | None = None
-        self.loop: FlowLoop | None = None
         self.host: Any = None
         self.tasks: set[asyncio.Task[Any]] = set()
         self.threads = 0
         self.started: list[threading.Thread] = []
-        self.concurrent = False
         self.shuffled = False  # whether a replay may put events in another order than recorded ones by mere chance
-        self.answers: list[Effect] = history.answers if history is not None else []
-        self.cursor = 0
-        self.begun: list[Effect] | None = None
-        self.asked = 0
         self.cut_short = False  # whether it ends where code could not wait, so that other branches were left behind
-        self.waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self.given: set[int] = set()
         self.live = 0
         self.parked: list[tuple[Branch, dict[str, Any], Effect | None]] = []
         self.at_frontier = 0
-        self.unrecorded: dict[int, LoomError] = {}
-        """By branch, what to say of a gate that the recorded run did not wait at, unless the code gives up on it."""
         self.cancels_expected = 0
         self.streams: list[Any] = []
         self.root: asyncio.Task[Any] | None = None
         self.was_cancelled = False
-        self.jumps = 0
         self.tracing: tuple[int, Any] | None = None
-        self.lock = threading.RLock()
-        self.moved = threading.Condition(self.lock)
-        self.moves = 0
-        self.queue: list[int] = []
-        self.holder: str | None = None  # the thread that got the last answer, until it asks for something or ends
 
     # What the code asks -----------------------------------------------------------------------------------------
 
@@ -173,6 +144,8 @@ class Run:
         self, branch: Branch, kind: EffectKind, name: str, asked: bytes, again: Callable[[], bytes] | None
     ) -> Effect | None:
         """What happens where nothing more was recorded for this branch."""
+        if self.concurrent and self.loop is None:
+            self.thread_moved(branch.place[1])
         if not self.replaying:
             return None
         assert self.history is not None
@@ -189,104 +162,6 @@ class Run:
         """The key of a recorded effect."""
         assert self.history is not None
         return self.history.key(effect)
-
-    # Answers, in the order in which the recorded run got them ---------------------------------------------------
-
-    async def turn(self, effect: Effect) -> None:
-        """Wait until this answer is next, or nobody asks for what came before it any more."""
-        if self.concurrent and effect.end is not None:
-            await self.reach(effect.end.sequence)
-        self.gave(effect)
-
-    async def reach(self, sequence: int) -> None:
-        """Wait until all came about that the recorded run did before this event, or nobody brings it about any more."""
-        if self.loop is not None and not self.ready(sequence):
-            future = self.loop.create_future()
-            heapq.heappush(self.waiting, (sequence, id(future), future))
-            await future
-
-    def thread_turn(self, branch: Branch, effect: Effect) -> None:
-        """``turn`` for sync code, whose branches are threads: one of them goes on at a time, as recorded."""
-        path = branch.place[1]
-        if not self.concurrent or effect.end is None:
-            self.gave(effect)
-            return
-        sequence = effect.end.sequence
-        with self.moved:
-            self.queue.append(sequence)
-            try:
-                while not (self.may_go(path) and self.ready(sequence)):
-                    if self.stopping:
-                        raise self.stop(branch)
-                    moves = self.moves
-                    self.moved.wait(PATIENCE)
-                    if moves == self.moves and sequence == min(self.queue):
-                        self.holder = None
-                        self.give_up_before(sequence)
-            finally:
-                self.queue.remove(sequence)
-            self.gave(effect)
-            self.holder = path
-            self.moves += 1
-            self.moved.notify_all()
-
-    def may_go(self, path: str | None) -> bool:
-        """Whether no other thread got an answer and is still at work with it."""
-        return self.holder is None or path == self.holder or str(path).startswith(f"{self.holder}/")
-
-    def thread_moved(self, path: str | None) -> None:
-        """A thread asked for something, or ended."""
-        with self.moved:
-            if self.holder == path:
-                self.holder = None
-            self.moves += 1
-            self.moved.notify_all()
-
-    def ready(self, sequence: int) -> bool:
-        """Whether all that was recorded before this event came about: answers were given, and effects asked for."""
-        cursor, answers = self.cursor, self.answers
-        if cursor < len(answers):
-            end = answers[cursor].end
-            if end is not None and end.sequence < sequence:
-                return False
-        return self.unasked() > sequence
-
-    def unasked(self) -> int:
-        """Where in the log the first effect begins that the code has not asked for yet."""
-        if self.begun is None:
-            self.begun = list(self.history.all()) if self.history is not None else []
-        while self.asked < len(self.begun) and self.begun[self.asked].taken:
-            self.asked += 1
-        return self.begun[self.asked].start.sequence if self.asked < len(self.begun) else sys.maxsize
-
-    def gave(self, effect: Effect) -> None:
-        """Note that an answer was given; whoever waits for the next one goes on."""
-        if effect.order == self.cursor:
-            self.cursor += 1
-            while self.given and self.cursor in self.given:
-                self.given.discard(self.cursor)
-                self.cursor += 1
-            if self.waiting:
-                self.wake()
-        elif effect.order > self.cursor:
-            self.given.add(effect.order)
-        self.jumps = 0
-
-    def wake(self) -> None:
-        """Let the effect go on whose answer is next, if it is its turn."""
-        waiting = self.waiting
-        while waiting and waiting[0][2].done():
-            heapq.heappop(waiting)
-        if waiting and self.ready(waiting[0][0]):
-            waiting[0][2].set_result(None)
-
-    def skip(self, effects: Iterable[Effect]) -> None:
-        """These were recorded inside a step that is answered as a whole."""
-        for effect in effects:
-            if not effect.taken:
-                effect.taken = True
-                if effect.order >= 0:
-                    self.gave(effect)
 
     # Waiting ----------------------------------------------------------------------------------------------------
 
@@ -333,33 +208,12 @@ class Run:
             self.jumps += 1
             self.loop.skipped += timeout
             return True
-        if any(not future.done() for _, _, future in self.waiting):
+        if any(not future.done() for _, _, future, _ in self.waiting):
             self.give_up_on_what_came_before()
             return True
         if self.parked or self.at_frontier:
             return self.conclude()
         return self.conclude_stuck() if self.replaying else False
-
-    def is_told(self) -> bool:
-        """Whether a run that went on was replayed as far as it was recorded: what its timers would do is not known."""
-        if self.history is None or self.history.terminal or self.unrecorded:
-            return False
-        return self.cursor >= len(self.answers) and self.unasked() == sys.maxsize
-
-    def give_up_on_what_came_before(self) -> None:
-        """The next answer comes though what was recorded before it did not come about: nobody asks for that now."""
-        self.give_up_before(min(sequence for sequence, _, future in self.waiting if not future.done()))
-        self.wake()
-
-    def give_up_before(self, sequence: int) -> None:
-        """Wait no longer for what was recorded before an event."""
-        while self.cursor < len(self.answers):
-            end = self.answers[self.cursor].end
-            if end is None or end.sequence >= sequence:
-                break
-            self.cursor += 1
-        while self.unasked() < sequence:
-            self.asked += 1
 
     def history_left(self) -> bool:
         """Whether a resumed run still goes over what was recorded."""

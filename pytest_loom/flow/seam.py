@@ -12,8 +12,9 @@ from typing import Any, Generic, Literal, TypeVar
 from pytest_loom.errors import RecordingError
 from pytest_loom.flow.branches import Branch, here
 from pytest_loom.flow.failures import revived
-from pytest_loom.flow.perform import Asked, AsyncStream, SyncStream, aperform, perform
-from pytest_loom.flow.run import Stop
+from pytest_loom.flow.perform import Asked, aperform, perform
+from pytest_loom.flow.streams import AsyncStream, SyncStream
+from pytest_loom.flow.turns import Stop
 from pytest_loom.flow.values import encode, plain
 
 T = TypeVar("T")

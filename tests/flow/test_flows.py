@@ -1119,6 +1119,32 @@ class TestConcurrency:
         assert output(log) == "done"
         replayed(log, group)
 
+    def test_sibling_that_just_made_it(self) -> None:
+        """A branch whose step ended at the same moment as its sibling failed keeps its answer in replay."""
+
+        @step
+        async def one(number: int) -> int:
+            LIVE.append("one")
+            await asyncio.sleep(0)
+            if number == 1:
+                raise ValueError(number)
+            return number
+
+        @flow(id="close", steps=[one, note_it])
+        async def close(ctx: Context) -> str:
+            tasks: list[asyncio.Task[int]] = []
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks += [group.create_task(ctx.run(one, number)) for number in range(4)]
+            except* ValueError:
+                pass
+            ended = [task.result() for task in tasks if not task.cancelled() and not task.exception()]
+            return await ctx.run(note_it, str(ended))
+
+        log = record(close)
+        assert output(log) == "[0, 2, 3]"
+        replayed(log, close)
+
     def test_flow_that_fails_while_a_sibling_runs(self) -> None:
         """gather raises its first failure; the sibling that went on is as it was in replay."""
         begun = asyncio.Event()
