@@ -118,7 +118,8 @@ class TestContractOf:
         """Something else is Unsupported, and the error says what can be given."""
         with pytest.raises(Unsupported, match="no contract can be read from") as caught:
             contract_of(flow)
-        assert caught.value.hint == "Give a Contract, its JSON as a dict or as the path of a .json file."
+        hint = "Give a flow declared with @flow, a Contract, its JSON as a dict or as the path of a .json file."
+        assert caught.value.hint == hint
 
 
 class TestResolver:

@@ -330,7 +330,7 @@ class TestPlaces:
         assert desk() == FAILED
         assert desk.counts == {"passed": 1, "errors": 1}
         desk.result.stdout.fnmatch_lines(
-            ["@pytest.mark.loom names 2 logs, but on a pytest.param it can name one only: *"]
+            ["@pytest.mark.loom names 2 logs, and the test was collected for one: *pytest.param, mark the test"]
         )
 
     def test_through_another_fixture(self, desk: Desk) -> None:
