@@ -24,7 +24,7 @@ from pytest_loom.flow.engine import execute, in_thread, patched
 from pytest_loom.flow.failures import error_payload
 from pytest_loom.flow.history import Effect, History
 from pytest_loom.flow.perform import Host, current_step
-from pytest_loom.flow.recorder import Recorder, Scrubs, as_recorded
+from pytest_loom.flow.recorder import Recorder, Scrubs, as_recorded, put_back
 from pytest_loom.flow.run import Run
 from pytest_loom.flow.values import encode, why_not
 from pytest_loom.log.event import Event, Log
@@ -226,7 +226,7 @@ def _new_run(run: Run, host: Host, runs: list[Run]) -> Run:
 
 def _leg(flow: Flow[..., Any], recorder: Recorder, history: History, host: Host, runs: list[Run]) -> None:
     """Run the flow again from the start, answered from history, and live from where that ends."""
-    args, kwargs = _recorded_input(flow, history)
+    args, kwargs = recorded_input(flow, history)
     execute(_new_run(Run(flow, recorder, mode="resume", history=history), host, runs), args, kwargs)
 
 
@@ -276,7 +276,7 @@ def _placed(flow: Flow[..., Any], values: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments that a recorded input means to today's flow."""
     raw = history.raw_input
     parameters = [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
@@ -331,13 +331,12 @@ def _replay(
     lenient = on_divergence == "record"
     recorder = Recorder(log.execution_id, log.workflow_id, scrub=scrub)
     recorder.replaying = True
-    recorder.events.extend(event for event in log.events if event.event_type in _PRELUDE)
-    if not recorder.events:
-        recorder.events.append(log.events[0])
+    begun = next((index for index, event in enumerate(log.events) if event.event_type not in _PRELUDE), len(log))
+    recorder.events.extend(log.events[: begun or 1])
     run = Run(flow, recorder, mode="replay", history=history, rules=Rules(ignore), lenient=lenient)
     _new_run(run, host, runs)
     try:
-        args, kwargs = _recorded_input(flow, history)
+        args, kwargs = recorded_input(flow, history)
         with ExitStack() as stack:
             stack.enter_context(patched(effects))
             folders = [Path(folder) for folder in writable]
@@ -361,6 +360,7 @@ def _replay(
         host.close()
     if run.shuffled or run.concurrent:
         recorder.events = as_recorded(recorder.events, log.events)
+    recorder.events = put_back(recorder.events, log.events, _PRELUDE)
     return recorder.log()
 
 
@@ -389,16 +389,7 @@ def _resume(
     runs: list[Run],
 ) -> Log:
     flow = flow_of(flow)
-    state = log.state
-    if not state.in_flight:
-        whole = "This recording is whole: write_log(log, path) gives it its name. "
-        raise LoomError(
-            f"the run is {state.status}: what is over is not resumed",
-            path=log.path,
-            execution_id=log.execution_id,
-            hint=f"{whole if log.path.endswith('.partial') else ''}"
-            "fork(log, at_sequence) makes a new run from a point before its end.",
-        )
+    refuse_if_over(log)
     history = History(log)
     news: list[tuple[str, dict[str, Any], tuple[str | None, str | None]]] = []
     if event is not None:
@@ -420,6 +411,20 @@ def _resume(
     finally:
         recorder.close()
         host.close()
+
+
+def refuse_if_over(log: Log) -> None:
+    """Raise LoomError for a run that is over."""
+    state = log.state
+    if not state.in_flight:
+        whole = "This recording is whole: write_log(log, path) gives it its name. "
+        raise LoomError(
+            f"the run is {state.status}: what is over is not resumed",
+            path=log.path,
+            execution_id=log.execution_id,
+            hint=f"{whole if log.path.endswith('.partial') else ''}"
+            "fork(log, at_sequence) makes a new run from a point before its end.",
+        )
 
 
 def _wait_for(history: History, event: str, correlation_key: str | None) -> Effect:
@@ -516,7 +521,8 @@ def _inner_gates(flow: Flow[..., Any]) -> dict[str, Any]:
 
 def _half_answered(flow: Flow[..., Any], history: History) -> list[Any]:
     """What completes an answer of which a crash left only the application's event."""
-    last: Event = history.log.events[-1]
+    came = (event for event in reversed(history.log.events) if event.event_type != "EXECUTION_MIGRATED")
+    last: Event = next(came, history.log.events[-1])
     for wait in history.open_waits:
         if last.event_type in wait.name.split("|"):
             payload = last.payload

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from pytest_loom.errors import LoomError, RecordingError
+from pytest_loom.flow.asking import wait_event
 from pytest_loom.flow.branches import Branch, carried, here, task_factory
-from pytest_loom.flow.context import context_for, wait_event
+from pytest_loom.flow.context import context_for
 from pytest_loom.flow.failures import error_payload
 from pytest_loom.flow.imports import on_import
 from pytest_loom.flow.loop import FlowLoop

@@ -75,6 +75,8 @@ class History:
         self.answers: list[Effect] = []
         self.snapshots: dict[Place, list[Event]] = {}
         self.migrated = False
+        self.migrated_at = 0
+        """Where the run last got another input (ADR 0056), 0: never. What began before was asked by another input."""
         self.open_waits: list[Effect] = []
         _Reader(self).read(log)
         last = log.events[-1].event_type
@@ -287,6 +289,8 @@ class _Reader:
 
     def migrated(self, event: Event) -> None:
         self.history.migrated = True
+        if _read_migrated(event.raw).migrated_input is not ABSENT:
+            self.history.migrated_at = event.sequence
 
     def suspended(self, event: Event) -> None:
         payload = read_suspended(event.raw)
@@ -346,6 +350,10 @@ class _RawDecision(msgspec.Struct, gc=False):
     value: msgspec.Raw = ABSENT
 
 
+class _RawMigrated(msgspec.Struct, gc=False, rename="camel"):
+    migrated_input: msgspec.Raw = ABSENT
+
+
 class _RawResumed(msgspec.Struct, gc=False):
     payload: msgspec.Raw = ABSENT
 
@@ -353,4 +361,5 @@ class _RawResumed(msgspec.Struct, gc=False):
 _read_start = msgspec.json.Decoder(_Start).decode
 _read_end = msgspec.json.Decoder(_End).decode
 _read_decision = msgspec.json.Decoder(_RawDecision).decode
+_read_migrated = msgspec.json.Decoder(_RawMigrated).decode
 _read_resumed_payload = msgspec.json.Decoder(_RawResumed).decode

@@ -200,7 +200,7 @@ def replay_start(run: Run, branch: Branch, effect: Effect, asked: Asked) -> None
     """In replay, the candidate log says that the effect began, with what today's code asks."""
     if not run.replaying:
         return
-    if effect.input == asked.request:
+    if effect.input == asked.request or run.before_migration(effect):
         run.recorder.events.append(effect.start)
         return
     canonical = run.recorder.scrubbed(asked.canonical, FIELD.get(effect.kind, ""))

@@ -109,7 +109,12 @@ class Run(Turns):
         return self.elsewhere(branch, kind, name, again() if again is not None else asked)
 
     def same(self, effect: Effect, asked: bytes, again: Callable[[], bytes] | None) -> bool:
-        """Whether the code asks what was recorded, after normalisation: scrubbed, and less what is ignored."""
+        """Whether the code asks what was recorded, after normalisation: scrubbed, and less what is ignored.
+
+        What was asked before the run got another input is not compared: it is the step that was done, and stands.
+        """
+        if effect.kind in FIELD and self.before_migration(effect):
+            return True
         asked = self.recorder.scrubbed(again() if again is not None else asked, FIELD.get(effect.kind, ""))
         if effect.input == asked or effect.kind not in FIELD:
             return effect.input == asked
@@ -123,6 +128,10 @@ class Run(Turns):
         if not effect.input or not asked:
             return False
         return agree(msgspec.json.decode(effect.input), msgspec.json.decode(asked), self.rules, node)
+
+    def before_migration(self, effect: Effect) -> bool:
+        """Whether an effect began when the run still had another input."""
+        return self.history is not None and effect.start.sequence < self.history.migrated_at
 
     def elsewhere(self, branch: Branch, kind: EffectKind, name: str, asked: bytes) -> Effect | None:
         """The one recorded effect further on that is just what is asked, where a replay is to go on; else the end."""
