@@ -53,7 +53,7 @@ def resolver_of(flows: Any) -> Resolver:
         only = contract_of(flows)
         return lambda workflow_id, version: only if workflow_id == only.workflow_id else None
     if isinstance(flows, Mapping):
-        return lambda workflow_id, version: flows.get(workflow_id)
+        return lambda workflow_id, version: _recorded_alone(flows.get(workflow_id), workflow_id)
     if isinstance(flows, (str, os.PathLike)):
         return resolver_of(contract_of(flows))
     if callable(flows) and not isinstance(flows, type):
@@ -62,6 +62,15 @@ def resolver_of(flows: Any) -> Resolver:
         f"flows cannot be a {type(flows).__qualname__}",
         hint=f"Give a mapping of ids to flows, an object with get_flow(workflow_id, version=None), or {_SHAPES}.",
     )
+
+
+def _recorded_alone(flow: Any, workflow_id: str) -> Any:
+    """``flow``, or, where it is the plain function that the run is a recording of, all that can be said of it: its id.
+
+    Such a function is called by nobody but its application: taken for a resolver, it would do its work.
+    """
+    name = f"{getattr(flow, '__module__', '')}:{getattr(flow, '__qualname__', '')}"
+    return {"workflowId": workflow_id} if name == workflow_id else flow
 
 
 def _asking(get_flow: Callable[..., Any]) -> Resolver:
@@ -80,6 +89,8 @@ def _asking(get_flow: Callable[..., Any]) -> Resolver:
     )
 
     def ask(workflow_id: str, version: str | None) -> Any:
+        if _recorded_alone(get_flow, workflow_id) is not get_flow:
+            return _recorded_alone(get_flow, workflow_id)
         try:
             if by_name:
                 return get_flow(workflow_id, version=version)

@@ -27,11 +27,12 @@ def step_removed(log: Log, contract: Contract) -> Iterator[Finding]:
     steps = contract.steps
     if steps is None or (contract.engine or log.engine) != "journal":
         return
+    known = {frame.step_id for frame in log.state.frames.values()}
     gone = [frame for frame in log.state.frames.values() if frame.step_id not in steps and not frame.namespace]
     for step in dict.fromkeys(frame.step_id for frame in gone):
         statuses = [frame.status for frame in gone if frame.step_id == step]
         name = printable(step)
-        near = difflib.get_close_matches(step, steps, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(step, [other for other in steps if other not in known], n=1, cutoff=0.4)
         renamed = f" Was it renamed to {printable(near[0])}?" if near else ""
         did = "has run" if "completed" in statuses else f"was started ({statuses[-1]})"
         yield finding(

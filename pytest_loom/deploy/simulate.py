@@ -12,6 +12,7 @@ from pytest_loom.contract.resolve import Resolver, contract_of, resolver_of
 from pytest_loom.deploy.checks import BUILT_IN, Check
 from pytest_loom.deploy.report import DeployReport, Finding, RunResult, finding, verdict_of
 from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, printable
+from pytest_loom.flow import guard
 from pytest_loom.log.event import Log
 
 Scope = Literal["auto", "all", "in-flight"]
@@ -121,7 +122,10 @@ class _Simulation:
         """Ask the resolver. Raises FlowError where it fails, or gives what has no contract."""
         name = printable(workflow_id)
         try:
-            flow = self.resolver(workflow_id, version)
+            with guard.closed(during="while today's flow is looked up", hint=_LOOK_UP) as closed:
+                flow = self.resolver(workflow_id, version)
+            if closed.calls:
+                raise closed.calls[0]
         except LoomError:
             raise
         except Exception as problem:
@@ -153,6 +157,9 @@ class _Simulation:
         self.report.examined += 1
         self.report.findings.append(found)
         self.report.runs.append(RunResult(found.execution_id, found.workflow_id, "unreadable", "reject", found.source))
+
+
+_LOOK_UP = "A simulation runs nothing: loom_flows names flows, or what finds them, not a function that does work."
 
 
 def _asked(check: Check, log: Log, contract: Contract) -> list[Finding]:

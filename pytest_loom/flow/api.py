@@ -32,6 +32,9 @@ from pytest_loom.log.scrub import DEFAULT as SCRUB
 
 Events = Iterable[tuple[str, Any]]
 OnDivergence = Literal["raise", "record"]
+Emitted = tuple[str, dict[str, Any], tuple[str | None, str | None]]
+"""An event to append: its type, its payload and its place."""
+
 _PRELUDE = frozenset({"EXECUTION_STARTED", "EXECUTION_MIGRATED", "EXECUTION_FORKED"})
 
 
@@ -202,19 +205,30 @@ def _record(
         run = _new_run(Run(flow, recorder, mode="record"), host, runs)
         with patched(effects):
             execute(run, args, kwargs)
-            for event, payload in events:
+            for number, (event, payload) in enumerate(events, 1):
                 log = recorder.log()
                 if log.state.status != "suspended":
-                    break
+                    raise LoomError(
+                        f"answer {number} of the recording, {printable(event)}, was never asked for:"
+                        f" the run is {log.state.status}",
+                        execution_id=log.execution_id,
+                        hint="Leave it out of events.",
+                    )
                 history = History(log)
                 wait = _wait_for(history, event, None)
                 recorder.emit(*_answer(flow, wait, event, payload))
                 _leg(flow, recorder, History(recorder.log()), host, runs)
         recorder.accept()
-        return recorder.log()
+        return recorder.log(notices=_notices(runs))
     finally:
         recorder.close()
         host.close()
+
+
+def _notices(runs: list[Run]) -> list[str]:
+    """Where the code of the last run failed, if it did: a log holds what, and no line."""
+    raised = runs[-1].raised if runs else None
+    return [f"today's code raised {diverge.raised_where(raised)}"] if raised is not None else []
 
 
 def _new_run(run: Run, host: Host, runs: list[Run]) -> Run:
@@ -250,7 +264,7 @@ def given(flow: Flow[..., Any], input: Any) -> tuple[tuple[Any, ...], dict[str, 
     try:
         if len(parameters) == 1:
             value = flow.input.parse(input)
-            return (value,), {}, encode(flow.input.dump(value))
+            return *_placed(flow, {parameters[0].name: value}), encode(flow.input.dump(value))
         if not (isinstance(input, Mapping) and set(input) <= names):
             input = {parameters[0].name: input}
         missing = [part.name for part in parameters if part.default is part.empty and part.name not in input]
@@ -258,7 +272,7 @@ def given(flow: Flow[..., Any], input: Any) -> tuple[tuple[Any, ...], dict[str, 
             raise FlowError(f"flow {flow.id} needs its input {missing[0]}", hint="Give a dict of all inputs by name.")
         values = {name: flow.input_parts[name].parse(value) for name, value in input.items()}
         raw = encode({name: flow.input_parts[name].dump(value) for name, value in values.items()})
-        return _placed(flow, values), {}, raw
+        return *_placed(flow, values), raw
     except ValueError as problem:
         if isinstance(problem, LoomError):
             raise
@@ -267,13 +281,12 @@ def given(flow: Flow[..., Any], input: Any) -> tuple[tuple[Any, ...], dict[str, 
         ) from None
 
 
-def _placed(flow: Flow[..., Any], values: dict[str, Any]) -> tuple[Any, ...]:
-    """Several inputs in the order of the flow's parameters, those left out by their defaults."""
-    return tuple(
-        values.get(part.name, part.default)
-        for part in flow.parameters
-        if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)
-    )
+def _placed(flow: Flow[..., Any], values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs as the flow's parameters take them, by place or by name; those left out by their defaults."""
+    placed = [part for part in flow.parameters if part.kind in (part.POSITIONAL_ONLY, part.POSITIONAL_OR_KEYWORD)]
+    named = [part for part in flow.parameters if part.kind is part.KEYWORD_ONLY and part.name in values]
+    args = tuple(values.get(part.name, part.default) for part in placed)
+    return args, {part.name: values[part.name] for part in named}
 
 
 def recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -282,11 +295,14 @@ def recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, .
     parameters = [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
     try:
         if not raw:
+            missing = [part.name for part in parameters if part.default is part.empty]
+            if missing:
+                raise ValueError(f"{missing[0]} is missing")
             return (), {}
         if not parameters and raw != b"null":
             raise ValueError("it takes no input any more")
         if len(parameters) == 1:
-            return (flow.input.load_raw(raw),), {}
+            return _placed(flow, {parameters[0].name: flow.input.load_raw(raw)})
         data = msgspec.json.decode(raw)
         if not isinstance(data, dict):
             data = {} if data is None else {parameters[0].name: data}
@@ -294,14 +310,15 @@ def recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, .
         missing = [part.name for part in parameters if part.default is part.empty and part.name not in data]
         if unknown or missing:
             raise ValueError(f"{printable(unknown[0])} is unknown" if unknown else f"{missing[0]} is missing")
-        return _placed(flow, {name: flow.input_parts[name].load(value) for name, value in data.items()}), {}
+        return _placed(flow, {name: flow.input_parts[name].load(value) for name, value in data.items()})
     except ValueError as problem:
         error = ReplayDivergence(
             f"the recorded input does not fit today's flow {flow.id}: {why_not(problem)}",
             path=history.log.path,
             line=history.log.events[0].line,
             execution_id=history.log.execution_id,
-            hint="A waiting run could not be resumed on this code: keep the input readable, or migrate it.",
+            hint="A waiting run could not be resumed on this code: keep the input readable, or migrate it:\n"
+            "  resume_as(log, flow, transform_state=lambda old: …)",
         )
         error.kind = "input-contract"
         raise error from None
@@ -332,7 +349,8 @@ def _replay(
     recorder = Recorder(log.execution_id, log.workflow_id, scrub=scrub)
     recorder.replaying = True
     begun = next((index for index, event in enumerate(log.events) if event.event_type not in _PRELUDE), len(log))
-    recorder.events.extend(log.events[: begun or 1])
+    first = begun or 1
+    recorder.events.extend(log.events[:first])
     run = Run(flow, recorder, mode="replay", history=history, rules=Rules(ignore), lenient=lenient)
     _new_run(run, host, runs)
     try:
@@ -346,10 +364,10 @@ def _replay(
             finally:
                 live = _live_call(closed.calls)
                 if live is not None:
-                    raise live from None
+                    raise live.with_traceback(None) from None
         left = run.left_over() if not (lenient or run.cut_short) else []
         if left:
-            raise diverge.left_over(run, left)
+            raise diverge.left_over(run, left) from run.raised
     except ReplayDivergence as divergence:
         if not lenient:
             raise
@@ -360,8 +378,9 @@ def _replay(
         host.close()
     if run.shuffled or run.concurrent:
         recorder.events = as_recorded(recorder.events, log.events)
-    recorder.events = put_back(recorder.events, log.events, _PRELUDE)
-    return recorder.log()
+    later = [index for index, event in enumerate(log.events) if event.event_type in _PRELUDE and index >= first]
+    recorder.events = put_back(recorder.events, log.events, later)
+    return recorder.log(notices=_notices([run]))
 
 
 def _live_call(calls: list[LiveCallError]) -> LiveCallError | None:
@@ -390,8 +409,23 @@ def _resume(
 ) -> Log:
     flow = flow_of(flow)
     refuse_if_over(log)
+    news = may_resume(log, flow, event, payload, correlation_key, effects, scrub, host)
+    return go_on(log, flow, news, path, effects, scrub, host, runs)
+
+
+def may_resume(
+    log: Log,
+    flow: Flow[..., Any],
+    event: str | None,
+    payload: Any,
+    correlation_key: str | None,
+    effects: Sequence[str],
+    scrub: Scrubs | None,
+    host: Host,
+) -> list[Emitted]:
+    """What is to be appended before the run goes on, once today's code was replayed against its history."""
     history = History(log)
-    news: list[tuple[str, dict[str, Any], tuple[str | None, str | None]]] = []
+    news: list[Emitted]
     if event is not None:
         news = _answer(flow, _wait_for(history, event, correlation_key), event, payload)
     elif payload is not None:
@@ -399,11 +433,25 @@ def _resume(
     else:
         news = _half_answered(flow, history)
     _replay(log, flow, "raise", (), effects, (), (), scrub, host, [])
+    return news
+
+
+def go_on(
+    log: Log,
+    flow: Flow[..., Any],
+    news: list[Emitted],
+    path: str | os.PathLike[str] | None,
+    effects: Sequence[str],
+    scrub: Scrubs | None,
+    host: Host,
+    runs: list[Run],
+) -> Log:
+    """Run the flow live from where the history ends: history, the news, and what follows."""
     recorder = Recorder(log.execution_id, log.workflow_id, events=log.events, scrub=scrub, path=path)
     try:
         if news:
             recorder.emit(*news)
-            history = History(recorder.log())
+        history = History(recorder.log() if news else log)
         with patched(effects):
             _leg(flow, recorder, history, host, runs)
         recorder.accept()
@@ -462,9 +510,7 @@ def _wait_for(history: History, event: str, correlation_key: str | None) -> Effe
     return fitting[0]
 
 
-def _answer(
-    flow: Flow[..., Any], wait: Effect, event: str, payload: Any
-) -> list[tuple[str, dict[str, Any], tuple[str | None, str | None]]]:
+def _answer(flow: Flow[..., Any], wait: Effect, event: str, payload: Any) -> list[Emitted]:
     """The events that answer a wait. Raises LoomError where the payload does not fit the gate: nothing is appended."""
     keyed = {"correlationKey": wait.detail} if wait.detail is not None else {}
     if event == "TIMEOUT":

@@ -347,7 +347,7 @@ def tool(
 
 def flow(
     *,
-    id: str,
+    id: str | None = None,
     version: str | None = None,
     steps: Iterable[Step[..., Any] | Flow[..., Any]] = (),
     gates: Mapping[str, Any] | None = None,
@@ -356,6 +356,7 @@ def flow(
 ) -> Callable[[Callable[P, R]], Flow[P, R]]:
     """Declare a flow: ``fn(ctx, input)``, sync or async, and everything that it may run.
 
+    ``id`` is the function's name by default; waiting runs are found by it, so a function that may be renamed has one.
     ``steps``: steps and sub-flows; ``gates``: event name to the type of its payload; ``versions``: today's versions of
     the state and the plan. Raises FlowError for a gate that has a kernel name and for an id that is declared twice.
     """
@@ -369,6 +370,7 @@ def declare_flow(**declared: Any) -> Callable[[Callable[..., Any]], Any]:
     def declare(function: Callable[..., Any]) -> Flow[..., Any]:
         if not callable(function):
             raise FlowError(f"@flow decorates a function, not {function!r}")
+        declared["id"] = declared.get("id") or function.__name__
         return Flow(function, _callers_names(function), **declared)
 
     return declare

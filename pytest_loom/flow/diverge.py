@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 _FIELD = {"step": "input", "tool": "args", "model": "request", "gate": "correlationKey"}
 _VERB = {"step": "runs step", "tool": "calls tool", "model": "calls model", "decision": "decides", "gate": "waits for"}
 _SHOWN = 6
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _ACCEPT = "\nIf today's behaviour is right, record the golden anew:\n  pytest --snapshot-update\n"
 
 
@@ -53,7 +57,8 @@ def mismatch(run: Run, branch: Branch, kind: str, name: str, asked: bytes) -> Re
         why = f"Nothing was recorded for {now}, and replay runs nothing live."
     nearest = _nearest(run, branch, kind, name, asked)
     lines = [what, *(_changes(expected, asked) if found == "argument-changed" else ())]
-    lines += _candidates(run, [effect for effect in nearest if effect is not expected or found != "argument-changed"])
+    if found != "argument-changed":
+        lines += _candidates(run, nearest)
     hint = f"{why}{_hint(run, found, kind, expected, asked)}"
     return _error(run, found, "\n    ".join(lines), branch, hint, expected, (kind, name, asked), nearest)
 
@@ -81,9 +86,31 @@ def left_over(run: Run, effects: list[Effect]) -> ReplayDivergence:
     names = ", ".join(_name(run, effect) for effect in effects[:_SHOWN])
     more = f" and {len(effects) - _SHOWN} more" if len(effects) > _SHOWN else ""
     what = f"today's code ended without {_doing(first.kind)} {names}{more}, which the golden run did"
+    if run.raised is not None:
+        what = f"today's code raised {raised_where(run.raised)}, and so did not come to {names}{more}"
     lines = [what, *(_line(run, effect) for effect in effects[:_SHOWN])]
     why = "What the golden run did is no longer done."
     return _error(run, "left-over", "\n    ".join(lines), None, f"{why}{_ACCEPT}", first, None, effects[:_SHOWN])
+
+
+def raised_where(problem: BaseException) -> str:
+    """``KeyError: 'name' (trip.py:66, in trip)``: an exception, and the line of the application that raised it."""
+    place = ""
+    for frame, line in traceback.walk_tb(problem.__traceback__):
+        file = frame.f_code.co_filename
+        if not file.startswith((_PACKAGE, sys.prefix, "<")) and "asyncio" not in file:
+            place = f" ({os.path.basename(file)}:{line}, in {frame.f_code.co_name})"
+    return f"{type(problem).__name__}: {printable(str(problem), 200)}{place}"
+
+
+def retries(run: Run, effect: Effect, tries: int, allowed: int) -> ReplayDivergence:
+    """The recorded run tried a step more often than today's code would."""
+    what = (
+        f"the golden run tried {_doing(effect.kind)} {_name(run, effect)} {tries} times, today's code gives up after"
+        f" {allowed}"
+    )
+    hint = f"What the golden run got by trying again, today's code would not get: retries={allowed - 1}.{_ACCEPT}"
+    return _error(run, "retries", what, None, hint, effect, None, [effect])
 
 
 def stuck(run: Run) -> ReplayDivergence:
@@ -205,8 +232,9 @@ def _hint(run: Run, found: str, kind: str, expected: Effect, asked: bytes) -> st
     if found != "argument-changed" or kind not in _FIELD or kind == "gate":
         return _ACCEPT
     paths = [path for path, _, _ in walk(_decoded(expected.input), _decoded(asked), Rules(), None)][:2]
-    patterns = ", ".join(f'"{format_path((expected.name, _field(kind), *path))}"' for path in paths)
-    volatile = f"make it with ctx.uuid() or ctx.now(), or ignore=[{patterns}]"
+    names = [format_path((expected.name, _field(kind), *path)) for path in paths]
+    patterns = ", ".join(repr(name) if '"' in name else f'"{name}"' for name in names)
+    volatile = f"{'' if run.flow.plain else 'make it with ctx.uuid() or ctx.now(), or '}ignore=[{patterns}]"
     return f"{_ACCEPT}If it differs on every run (an id, a time): {volatile}."
 
 

@@ -223,6 +223,7 @@ def _finish(run: Run, ended: bool, value: Any, problem: BaseException | None) ->
     elif isinstance(problem, asyncio.CancelledError):
         event = ("EXECUTION_CANCELLED", {"reason": str(problem.args[0]) if problem.args else "cancelled"}, place)
     else:
+        run.raised = problem
         event = ("EXECUTION_FAILED", {"error": error_payload(problem)}, place)
     recorded = run.history.log.events[-1] if run.replaying and run.history is not None else None
     if recorded is not None and recorded.event_type == event[0]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ from pytest_loom.evals.difference import Difference
 from pytest_loom.evals.paths import Rules, format_path
 from pytest_loom.evals.values import MISSING, walk
 from pytest_loom.flow.definition import Step
+from pytest_loom.flow.perform import StepInfo, step_info
 from pytest_loom.flow.values import codec_for, encode, plain, why_not
 from pytest_loom.log.event import Event, Log
 from pytest_loom.log.schema import SCHEMA_VERSION, is_kernel_type
@@ -129,23 +132,41 @@ def rerun_step(log: Log, key: str, step: Step[..., Any]) -> list[Difference]:
     body, which replay never runs. Raises LoomError where the log has no such step, or its input does not fit.
     """
     args, kwargs = _recorded_arguments(log, key, step)
-    value = step.fn(*args, **kwargs)
-    if inspect.isawaitable(value):
+    with _as_recorded(log, key):
+        value = step.fn(*args, **kwargs)
+        if inspect.isawaitable(value):
 
-        async def rest() -> Any:
-            return await value
+            async def rest() -> Any:
+                return await value
 
-        value = asyncio.run(rest())
+            value = asyncio.run(rest())
+        if step.is_stream:
+            value = list(value)
     return _compared(log, key, step, value)
+
+
+@contextlib.contextmanager
+def _as_recorded(log: Log, key: str) -> Iterator[None]:
+    """``current_step()`` is what it was when the step was recorded."""
+    frame = log.state.frames[key]
+    token = step_info.set(StepInfo(key, frame.attempts, frame.idempotency_key or ""))
+    try:
+        yield
+    finally:
+        step_info.reset(token)
 
 
 async def arerun_step(log: Log, key: str, step: Step[..., Any]) -> list[Difference]:
     """``rerun_step`` for async code."""
     args, kwargs = _recorded_arguments(log, key, step)
-    value = step.fn(*args, **kwargs)
-    if step.is_async_stream:
-        value = [piece async for piece in value]
-    return _compared(log, key, step, await value if inspect.isawaitable(value) else value)
+    with _as_recorded(log, key):
+        value = step.fn(*args, **kwargs)
+        if step.is_async_stream:
+            value = [piece async for piece in value]
+        value = await value if inspect.isawaitable(value) else value
+        if step.is_stream:
+            value = list(value)
+    return _compared(log, key, step, value)
 
 
 def _recorded_arguments(log: Log, key: str, step: Step[..., Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -179,8 +200,6 @@ def _recorded_arguments(log: Log, key: str, step: Step[..., Any]) -> tuple[list[
 
 
 def _compared(log: Log, key: str, step: Step[..., Any], value: Any) -> list[Difference]:
-    if step.is_stream and not isinstance(value, list):
-        value = list(value)
     today = [step.output.dump(piece) for piece in value] if step.is_stream else step.output.dump(value)
     recorded = log.state.frames[key].output
     return [

@@ -80,11 +80,13 @@ def _address(guard: Guard, verb: str, address: Any) -> None:
 def _not_place(guard: Guard, verb: str, host: str, port: int | None, through: str = "") -> NoReturn:
     host = host.rpartition("@")[2]  # urllib takes "user:password@host" for a host
     place = (f"[{host}]" if ":" in host else host or "*") + (f":{port}" if port else "")
-    guard.refuse(f"{verb} {place}{through}", f', allow it (allow = ["{place}"])')
+    guard.refuse(f"{verb} {place}{through}", f', or allow it (loom_allow = {place}, or allow=["{place}"])')
 
 
 def _not_socket(guard: Guard, verb: str, path: str, through: str = "") -> NoReturn:
-    guard.refuse(f"{verb} the socket {path}{through}", f', allow it (allow = ["unix:{path}"])')
+    guard.refuse(
+        f"{verb} the socket {path}{through}", f', or allow it (loom_allow = unix:{path}, or allow=["unix:{path}"])'
+    )
 
 
 def _is_pair() -> bool:
@@ -130,7 +132,9 @@ def client(module: str, dotted: str, guard: Guard, *args: Any, **kwargs: Any) ->
     if target is None:
         method = getattr(args[0], "_method", None) if args else None  # grpc's
         what = os.fsdecode(method) if isinstance(method, str | bytes) else f"{module}.{dotted}"
-        guard.refuse(f"call {what} through {package}", f', allow it (allow = ["{package}"])')
+        guard.refuse(
+            f"call {what} through {package}", f', or allow it (loom_allow = {package}, or allow=["{package}"])'
+        )
     host, port = target[0], target[1] or clients.PORTS.get(package, -1)
     if host.startswith("/"):
         if not guard.allowed.socket(host):
@@ -203,7 +207,7 @@ def _change(guard: Guard, verb: str, path: Any, folder: Any = None, *, follow: b
         return
     if any(frame.f_code is logging.Handler.handle.__code__ for frame in _frames()):  # first record, or rollover
         return
-    guard.refuse(f"{verb} {name}", ", write to a folder that writable names")
+    guard.refuse(f"{verb} {name}", ", or write below the test's tmp_path (or what writable=[...] of replay names)")
 
 
 def _folder(number: int) -> str:

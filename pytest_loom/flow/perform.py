@@ -40,12 +40,12 @@ class StepInfo:
     idempotency_key: str
 
 
-_step_info: contextvars.ContextVar[StepInfo | None] = contextvars.ContextVar("pytest_loom_step", default=None)
+step_info: contextvars.ContextVar[StepInfo | None] = contextvars.ContextVar("pytest_loom_step", default=None)
 
 
 def current_step() -> StepInfo | None:
     """The step or tool call whose body runs now, or None outside of one."""
-    return _step_info.get()
+    return step_info.get()
 
 
 @dataclass
@@ -123,13 +123,13 @@ class Host:
 @contextmanager
 def away(run: Run, info: StepInfo) -> Iterator[None]:
     """The live body of an effect: what it does is its own business."""
-    token, told = here.set(None), _step_info.set(info)
+    token, told = here.set(None), step_info.set(info)
     run.live += 1
     try:
         yield
     finally:
         run.live -= 1
-        _step_info.reset(told)
+        step_info.reset(told)
         here.reset(token)
 
 
@@ -161,6 +161,11 @@ def answer(branch: Branch, effect: Effect, asked: Asked) -> Any:
 def answered(run: Run, effect: Effect, asked: Asked) -> Any:
     """What an effect that was asked for gives."""
     replay_end(run, effect)
+    if effect.between is not None and effect.kind == "step":
+        tries = sum(event.event_type == "STEP_FAILED" for event in effect.between) + 1
+        if tries > asked.retries + 1:
+            run.fail(diverge.retries(run, effect, tries, asked.retries + 1))
+            raise Stop
     if effect.outcome == "completed":
         try:
             return asked.load(effect.output) if effect.output else None
@@ -385,7 +390,7 @@ def perform(branch: Branch, asked: Asked, live: Callable[[], Any]) -> Any:
 async def aenter(branch: Branch, asked: Asked, effect: Effect | None, body: Callable[[], Awaitable[Any]]) -> Any:
     """Run the body of a step that runs steps, live: the body stays the run's own code."""
     going = Live(branch, asked, effect)
-    told = _step_info.set(going.begin())
+    told = step_info.set(going.begin())
     try:
         value = await body()
     except BaseException as problem:
@@ -393,14 +398,14 @@ async def aenter(branch: Branch, asked: Asked, effect: Effect | None, body: Call
             going.failed(problem)
         raise
     finally:
-        _step_info.reset(told)
+        step_info.reset(told)
     return going.done(value)
 
 
 def enter(branch: Branch, asked: Asked, effect: Effect | None, body: Callable[[], Any]) -> Any:
     """The same for sync code."""
     going = Live(branch, asked, effect)
-    told = _step_info.set(going.begin())
+    told = step_info.set(going.begin())
     try:
         value = body()
     except BaseException as problem:
@@ -408,5 +413,5 @@ def enter(branch: Branch, asked: Asked, effect: Effect | None, body: Callable[[]
             going.failed(problem)
         raise
     finally:
-        _step_info.reset(told)
+        step_info.reset(told)
     return going.done(value)

@@ -203,11 +203,11 @@ def as_recorded(events: Sequence[Event], recorded: Sequence[Event]) -> list[Even
     return [events[index] for index in sorted(range(len(events)), key=keys.__getitem__)]
 
 
-def put_back(events: list[Event], recorded: Sequence[Event], kinds: frozenset[str]) -> list[Event]:
-    """The events of a replay with those of the given kinds, which no code brings about, where they were recorded."""
+def put_back(events: list[Event], recorded: Sequence[Event], gone: list[int]) -> list[Event]:
+    """The events of a replay with those (by index) that no code brings about, where they were recorded."""
+    if not gone:
+        return events
     position = {id(event): index for index, event in enumerate(recorded)}
-    found = {id(event) for event in events}
-    gone = [index for index, event in enumerate(recorded) if event.event_type in kinds and id(event) not in found]
     backwards: list[Event] = []
     for event in reversed(events):
         at = position.get(id(event), _said_anew(event, recorded, -1))

@@ -70,6 +70,7 @@ class Run(Turns):
         self.streams: list[Any] = []
         self.root: asyncio.Task[Any] | None = None
         self.was_cancelled = False
+        self.raised: BaseException | None = None  # by its code, where that was its end
         self.tracing: tuple[int, Any] | None = None
 
     # What the code asks -----------------------------------------------------------------------------------------

@@ -68,14 +68,15 @@ class Loom:
 
         plan = Recording(self._request, flow, input, path, events, ignore)
         options = self._effects()
-        with telling(self._request):
+        with telling(self._request, plan.golden):
             golden = plan.to_replay()
             if golden is not None:
                 return plan.replayed(replay(golden, flow, **self._closed(plan.ignore, allow)))
             with guarded(self._request, allow):
                 log = record(flow, input, events=plan.events, **options)
-            closed = self._closed(plan.ignore, allow)
-            return plan.recorded(log, replay(log, flow, on_divergence="record", **closed))
+            with plan.baseline():
+                again = replay(log, flow, **self._closed(plan.ignore, allow))
+            return plan.recorded(log, again)
 
     async def arecord(
         self,
@@ -92,14 +93,15 @@ class Loom:
 
         plan = Recording(self._request, flow, input, path, events, ignore)
         options = self._effects()
-        with telling(self._request):
+        with telling(self._request, plan.golden):
             golden = plan.to_replay()
             if golden is not None:
                 return plan.replayed(await areplay(golden, flow, **self._closed(plan.ignore, allow)))
             with guarded(self._request, allow):
                 log = await arecord(flow, input, events=plan.events, **options)
-            closed = self._closed(plan.ignore, allow)
-            return plan.recorded(log, await areplay(log, flow, on_divergence="record", **closed))
+            with plan.baseline():
+                again = await areplay(log, flow, **self._closed(plan.ignore, allow))
+            return plan.recorded(log, again)
 
     def replay(
         self,
@@ -118,7 +120,7 @@ class Loom:
         from pytest_loom import record, replay
 
         closed = self._closed(self._ignored(ignore), allow)
-        with telling(self._request):
+        with telling(self._request, log):
             try:
                 self._check_made(log)
                 return replay(log, flow, on_divergence=on_divergence, **closed)
@@ -142,7 +144,7 @@ class Loom:
         from pytest_loom import arecord, areplay
 
         closed = self._closed(self._ignored(ignore), allow)
-        with telling(self._request):
+        with telling(self._request, log):
             try:
                 self._check_made(log)
                 return await areplay(log, flow, on_divergence=on_divergence, **closed)

@@ -37,6 +37,9 @@ class GoldenRef:
     execution_id: str | None = None
 
 
+WRITTEN = pytest.StashKey[dict[Any, Any]]()
+"""The goldens that this process has written: which test, and what."""
+
 USED = pytest.StashKey[set[Path]]()
 """The golden files that some collected test names."""
 
@@ -125,6 +128,11 @@ def marker_refs(request: pytest.FixtureRequest, marker: pytest.Mark) -> list[Gol
     return _refs(request.config, marker, request.path.parent)
 
 
+def diff_rules_of(golden: Log | None) -> dict[str, Any]:
+    """How runs are compared with a golden."""
+    return dict(golden.golden.rules) if golden is not None and golden.golden is not None else {}
+
+
 def _only(refs: list[GoldenRef]) -> GoldenRef:
     if len(refs) > 1:
         pytest.fail(
@@ -184,7 +192,8 @@ def load_golden(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool)
         pytest.fail(
             f"golden log {name} does not exist.\n"
             f"  Make it: {again}\n"
-            "  (the test then accepts what today's code did; look at it before you commit it)",
+            "  (the test then accepts what today's code did; look at it before you commit it;"
+            " effects that call out need --loom-live as well)",
             pytrace=False,
         )
     items = _read(ref.path, _stamp(ref.path))
@@ -233,7 +242,7 @@ def _keep(request: pytest.FixtureRequest, ref: GoldenRef, golden: Log, staged: l
     if not staged or not request.node.stash.get(PASSED, False):
         return
     name = shown(ref.path, request.config.invocation_params.dir)
-    rules = golden.golden.rules if golden.golden is not None else {}
+    rules = diff_rules_of(golden)
     if any(diff_runs(staged[-1], other, **rules) for other in staged[:-1]):
         pytest.fail(
             f"different runs were compared with one golden, {name}, so none is accepted: give each its own",
@@ -250,11 +259,19 @@ def keep_log(
     It takes the execution id of the golden that it replaces; a first one takes ``identity``, or keeps its own.
     """
     from pytest_loom.errors import LoomError
+    from pytest_loom.evals.diff import diff_runs
     from pytest_loom.log.write import replace_log
 
     if not request.node.stash.get(PASSED, False):
         return
     name = shown(ref.path, request.config.invocation_params.dir)
+    written = request.config.stash.setdefault(WRITTEN, {})
+    before = written.setdefault((ref.path, ref.execution_id), (request.node.nodeid, run))
+    if before[0] != request.node.nodeid and diff_runs(before[1], run, **diff_rules_of(golden)):
+        pytest.fail(
+            f"golden log {name} was accepted as another run by {before[0]}: give each test its own golden",
+            pytrace=False,
+        )
     existed = ref.path.exists()
     old = _read(ref.path, _stamp(ref.path)) if existed else []
     identity = ref.execution_id or (old[0].execution_id if old else identity) or run.execution_id

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from pytest_loom.errors import ReplayDivergence, printable
+from pytest_loom.errors import LiveCallError, LoomError, ReplayDivergence, printable
 from pytest_loom.evals.values import MISSING
 from pytest_loom.plugin.goldens import (
     USED,
@@ -65,12 +65,12 @@ class Recording:
         self.ignore = [*self.rules.get("ignore", ()), *ignore]
         self.ref = _golden_ref(request, self.marker, path)
         self.name = shown(self.ref.path, self.config.invocation_params.dir)
-        self.accept = accept_command(self.config, request.node.nodeid)
         self.config.stash.setdefault(USED, set()).add(self.ref.path)
         self.update = accepting(self.config, self.ref.path)
         self.golden: Log | None = None
         if self.ref.path.exists() or not self.update:
             self.golden = load_golden(request, self.ref, update=False)
+        self.accept = _accept(request, self.golden)
 
     def to_replay(self) -> Log | None:
         """The golden to replay; None where one is to be made.
@@ -90,7 +90,7 @@ class Recording:
         assert self.golden is not None
         recorded = History(self.golden).raw_input
         today = without_secrets(scrubber(self.config), given(self.flow, self.input)[2], "input")
-        if not _same_json(recorded, today):
+        if not _same_json(recorded, today) and not self._input_is_ignored(recorded, today):
             pytest.fail(
                 f"the test's input is not the one that golden log {self.name} was recorded with\n"
                 f"  recorded: {printable(recorded.decode(), 300)}\n  today:    {printable(today.decode(), 300)}\n"
@@ -98,10 +98,13 @@ class Recording:
                 pytrace=False,
             )
         answers = answers_of(self.golden)
-        given_answers = [
-            (event, {"on": None} if event == "TIMEOUT" else gate_data(self.flow, event, payload))
-            for event, payload in self.events
-        ]
+        try:
+            given_answers = [
+                (event, {"on": None} if event == "TIMEOUT" else gate_data(self.flow, event, payload))
+                for event, payload in self.events
+            ]
+        except LoomError:  # a gate that today's flow does not have: replay will say more
+            return
         if self.events and not _same_answers(answers, given_answers, scrubber(self.config)):
             pytest.fail(
                 f"the test does not answer as golden log {self.name} was answered\n"
@@ -110,9 +113,21 @@ class Recording:
                 pytrace=False,
             )
 
+    def _input_is_ignored(self, recorded: bytes, today: bytes) -> bool:
+        """Whether the two differ only in what ignore=["input…"] leaves out."""
+        from pytest_loom.evals.paths import Rules
+        from pytest_loom.evals.values import agree
+
+        rules = Rules(self.ignore)
+        node = rules.start.next("input") if rules.start is not None else None
+        if node is None or not recorded or not today:
+            return False
+        return node.ignored or agree(msgspec.json.decode(recorded), msgspec.json.decode(today), rules, node)
+
     def replayed(self, candidate: Log) -> Log:
         """The golden was replayed: fail where the run came out differently."""
         assert self.golden is not None
+        tell_failure(self.request, candidate)
         differences = self.differences(self.golden, candidate)
         if differences:
             from pytest_loom.evals.explain import explain
@@ -120,8 +135,28 @@ class Recording:
             raise failing("\n".join(explain(differences, accept=self.accept)))
         return candidate
 
+    @contextlib.contextmanager
+    def baseline(self) -> Iterator[None]:
+        """Replay a new recording on the code that made it: where that fails, it is not kept, and this says why."""
+        try:
+            yield
+        except (ReplayDivergence, LiveCallError) as error:
+            if isinstance(error, LiveCallError):
+                error.what = error.what.replace(
+                    "during replay", "and is not recorded, so that a replay would do it too"
+                )
+                error.hint = "Name it in loom_effects (module:function), or make it a @step of a @flow."
+            else:
+                error.hint = error.hint.partition("If it differs on every run")[2].join(
+                    ["If it differs on every run", ""]
+                )
+            raise failing(
+                f"the recording does not replay on the code that made it, so it is not kept.\n{error}"
+            ) from None
+
     def recorded(self, log: Log, again: Log) -> Log:
         """A new recording was made, and replayed on the code that made it: keep it when the test passes."""
+        tell_failure(self.request, log)
         from pytest_loom.evals.diff import diff_runs
         from pytest_loom.flow.normal import same_recording
 
@@ -147,13 +182,27 @@ class Recording:
 
 
 @contextlib.contextmanager
-def telling(request: pytest.FixtureRequest) -> Iterator[None]:
+def telling(request: pytest.FixtureRequest, golden: Log | None = None) -> Iterator[None]:
     """Let a divergence name the command that accepts today's behaviour."""
     try:
         yield
     except ReplayDivergence as error:
-        error.hint = error.hint.replace("pytest --snapshot-update", accept_command(request.config, request.node.nodeid))
+        error.hint = error.hint.replace("pytest --snapshot-update", _accept(request, golden))
         raise
+
+
+def _accept(request: pytest.FixtureRequest, golden: Log | None) -> str:
+    """The command that accepts; it has to let a model be asked where the golden holds answers of one."""
+    live = golden is not None and any(event.event_type == "MODEL_REQUESTED" for event in golden.events)
+    return accept_command(request.config, request.node.nodeid) + (" --loom-live" if live else "")
+
+
+def tell_failure(request: pytest.FixtureRequest, log: Log) -> None:
+    """Where a test fails, say that its run had failed, and how: what the test asserts need not show it."""
+    if log.state.status == "failed":
+        error = log.state.variables.get("_error") or {}
+        lines = [f"the run failed: {error.get('type')}: {error.get('message')}", *log.notices]
+        request.node.add_report_section("call", "pytest-loom", "\n".join(printable(line, 500) for line in lines))
 
 
 @contextlib.contextmanager
@@ -181,7 +230,7 @@ def guarded(request: pytest.FixtureRequest, allow: Iterable[str]) -> Iterator[No
             yield
         finally:
             if guard.calls:
-                raise guard.calls[0] from None
+                raise guard.calls[0].with_traceback(None) from None
 
 
 def allowed(config: pytest.Config) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from pytest_loom import (
     Contract,
     FlowError,
+    LiveCallError,
     Log,
     LogBuilder,
     LogError,
@@ -19,6 +22,7 @@ from pytest_loom import (
     UnknownSchemaVersion,
     Unsupported,
     load_logs,
+    record,
     simulate_deploy,
     write_log,
 )
@@ -31,6 +35,33 @@ TODAY: dict[str, Any] = {"refund": {"workflowId": "refund", "steps": {"assess": 
 def said(report: DeployReport) -> list[tuple[str, str, str, str | None]]:
     """Code, severity, run and step of each finding."""
     return [(found.code, found.severity, found.execution_id, found.step) for found in report.findings]
+
+
+def test_a_plain_function_is_never_taken_for_a_resolver() -> None:
+    """The function whose runs were recorded does real work when it is called; a simulation calls nothing."""
+    calls: list[str] = []
+
+    def agent(question: str) -> str:
+        calls.append(question)
+        return question
+
+    log = record(agent, "why")
+    assert calls.pop() == "why"
+    for flows in (agent, {log.workflow_id: agent}):
+        report = simulate_deploy([log], flows)
+        assert (report.ok, report.findings, calls) == (True, [], [])
+
+
+def test_a_resolver_that_calls_out_is_refused() -> None:
+    """Looking a flow up is no reason to reach the network, and swallowing the refusal does not help."""
+
+    def look_up(workflow_id: str) -> None:
+        with contextlib.suppress(Exception):
+            socket.create_connection(("127.0.0.1", 9), timeout=1)
+
+    log = record(abs, -1)
+    with pytest.raises(LiveCallError, match="while today's flow is looked up"):
+        simulate_deploy([log], look_up)
 
 
 class TestWhatADeployDoes:

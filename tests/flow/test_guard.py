@@ -145,7 +145,7 @@ class TestErrors:
         assert "book tried to " in first
         assert "secret" not in first + second
         assert "loom_effects" in second
-        assert "allow = [" in second
+        assert "allow=[" in second
         assert (caught.value.line, caught.value.step) == (line, "assess#2")
         assert guard.calls == [caught.value]
 

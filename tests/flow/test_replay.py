@@ -31,6 +31,7 @@ from pytest_loom import (
     arerun_step,
     baseline,
     contract_of,
+    current_step,
     diff_runs,
     flow,
     fork,
@@ -193,6 +194,84 @@ class TestOnDivergence:
         for today in (noting("a"), noting("b", "a"), noting("a", "b")):
             replay(log, today, on_divergence="record")
         assert [bytes(event.raw) for event in log.events] == before
+
+
+class TestInputsByName:
+    def test_keyword_only(self) -> None:
+        """What an application takes by name only is given by name, in the recording and in the replay."""
+
+        def agent(question: str, *, tone: str = "kind", limit: int = 3) -> str:
+            return f"{question} {tone} {limit}"
+
+        def only(*, question: str) -> str:
+            return question
+
+        log = record(agent, {"question": "why", "limit": 5})
+        assert log.state.variables["_output"] == "why kind 5"
+        assert replay(log, agent).state.variables["_output"] == "why kind 5"
+        assert record(agent, "why").state.variables["_output"] == "why kind 3"
+        assert replay(record(only, "why"), only).state.variables["_output"] == "why"
+
+
+class TestRetriesRemoved:
+    def test_fewer_retries_than_the_golden_run_needed(self) -> None:
+        """Today's code would have given up where the golden run tried again."""
+        tries: list[int] = []
+
+        def flaky() -> str:
+            tries.append(1)
+            if len(tries) < 3:
+                raise OSError("not yet")
+            return "there"
+
+        def made(retries: int) -> Any:
+            part = step(id="flaky", retries=retries)(flaky)
+
+            @flow(id="f", steps=[part])
+            async def f(ctx: Context) -> str:
+                return await ctx.run(part)
+
+            return f
+
+        log = record(made(2))
+        assert replay(log, made(2)).state.status == "completed"
+        assert replay(log, made(5)).state.status == "completed"
+        with pytest.raises(ReplayDivergence, match="tried step flaky 3 times, today's code gives up after 1") as caught:
+            replay(log, made(0))
+        assert caught.value.kind == "retries"
+
+
+class TestAnswersOfARecording:
+    def test_one_that_is_never_asked_for(self) -> None:
+        """An answer that the run does not wait for is a mistake of whoever records."""
+
+        @flow(id="f", gates={"Go": bool})
+        async def f(ctx: Context) -> bool:
+            return bool(await ctx.suspend("Go"))
+
+        with pytest.raises(LoomError, match="answer 2 of the recording, Go, was never asked for: the run is completed"):
+            record(f, events=[("Go", True), ("Go", True)])
+
+
+class TestRerun:
+    def test_knows_what_it_was(self) -> None:
+        """A body that asks for its idempotency key gets the recorded one."""
+        seen: list[Any] = []
+
+        @step
+        def pay() -> str:
+            info = current_step()
+            assert info is not None
+            seen.append((info.key, info.attempt, info.idempotency_key))
+            return "paid"
+
+        @flow(id="f", steps=[pay])
+        async def f(ctx: Context) -> str:
+            return await ctx.run(pay)
+
+        log = record(f)
+        assert rerun_step(log, "pay", pay) == []
+        assert seen[0] == seen[1]
 
 
 class TestIgnore:

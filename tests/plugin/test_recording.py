@@ -253,6 +253,41 @@ class TestChanges:
         assert golden() == FAILED
         golden.result.stdout.fnmatch_lines(["*ReplayDivergence*"])
 
+    def test_an_exception_of_todays_code_is_named_with_its_line(self, golden: Desk) -> None:
+        """Not what the code did not come to, but why: the effects left over are only what follows."""
+        change(golden, "    ctx.uuid(), ctx.now()\n", "    ctx.uuid(), ctx.now()\n    {}['name']\n")
+        assert golden("--tb=short") == FAILED
+        golden.result.stdout.fnmatch_lines(
+            ["E *ReplayDivergence: today's code raised KeyError: 'name' (desk.py:*, in refund), and so did not come*"]
+        )
+
+    def test_a_failed_run_is_shown_beside_the_failed_assertion(self, app: Desk) -> None:
+        """A missing output is what a test sees first of a run that failed; the report says why there is none."""
+        allow_effects(app)
+        change(app, '"low" if', 'int("x") if')
+        write_test(app)
+        assert app(UPDATE) == FAILED
+        app.result.stdout.fnmatch_lines(
+            ["*KeyError: '_output'*", "*pytest-loom*", "the run failed: ValueError: invalid literal for int()*",
+             "today's code raised ValueError: invalid literal*(desk.py:*, in assess)"]
+        )  # fmt: skip
+
+    def test_a_renamed_gate_is_told_by_the_replay(self, app: Desk) -> None:
+        """It is today's code that differs from the golden, not the test's answer."""
+        allow_effects(app)
+        write_test(app, cents=90000, output="paid 90000", more=", events=[('Approved', True)]")
+        assert app(UPDATE) == PASSED
+        change(app, '"Approved"', '"Granted"')
+        assert app() == FAILED
+        app.result.stdout.fnmatch_lines(
+            ["*ReplayDivergence: today's code waits for Granted where the golden run had *"]
+        )
+
+    def test_an_ignored_input_may_differ(self, golden: Desk) -> None:
+        """A path of the test's own folder is another one in every run."""
+        write_test(golden, cents=501, output="paid 500", more=", ignore=['input.cents']")
+        assert golden() == PASSED
+
 
 class TestMarkerStyle:
     BODY = """
@@ -285,6 +320,25 @@ def test_it(loom, loom_golden):
         golden.write("test_it.py", HEAD + body)
         change(golden, "ctx.run(pay, case.cents)", "ctx.run(pay, case.cents + 1)")
         assert golden() == PASSED
+
+    def test_a_fork_never_becomes_the_golden(self, golden: Desk) -> None:
+        """ "What if" is a question; accepting its answer would replace what was recorded."""
+        golden.write(
+            "test_it.py",
+            HEAD + "@pytest.mark.loom('logs/test_it/test_it.loom.jsonl')\ndef test_it(loom, loom_golden):\n"
+            "    other = loom.resume(loom.fork(loom_golden, 3, answer='high'), desk.refund)\n"
+            "    assert loom.diff(loom_golden, other) != []\n",
+        )
+        before = (golden.path / GOLDEN).read_bytes()
+        assert golden(UPDATE) == PASSED
+        assert (golden.path / GOLDEN).read_bytes() == before
+
+    def test_two_tests_cannot_accept_one_golden_as_two_runs(self, golden: Desk) -> None:
+        """The last one would win, and the first would be red from then on."""
+        body = "def {}(loom):\n    loom.record(desk.refund, desk.Case('c-1', {}), path='logs/one.loom.jsonl')\n"
+        golden.write("test_it.py", HEAD + body.format("test_a", 1) + body.format("test_b", 2))
+        assert golden(UPDATE) == FAILED
+        golden.result.stdout.fnmatch_lines(["*golden log logs/one.loom.jsonl was accepted as another run by *test_a*"])
 
 
 class TestAsync:
@@ -372,6 +426,18 @@ async def greeting(ctx: Context) -> str:
         app.write("desk.py", self.CALL.format(port=server, body="return await ctx.run(greet)"))
         app.write("test_it.py", HEAD + self.TEST)
         assert app(UPDATE) == PASSED
+
+    def test_what_is_no_effect_is_told_when_it_is_recorded(self, app: Desk, server: int) -> None:
+        """Recorded with --loom-live it would call out in every replay: it is not kept, and the message says why."""
+        body = "ask()\n    return await ctx.run(greet)"
+        app.write("desk.py", self.CALL.format(port=server, body=body))
+        app.write("test_it.py", HEAD + self.TEST)
+        assert app(UPDATE, "--loom-live") == FAILED
+        app.result.stdout.fnmatch_lines(
+            ["the recording does not replay on the code that made it, so it is not kept*", "*ask tried to connect to *",
+             "*Name it in loom_effects*"]
+        )  # fmt: skip
+        assert not (app.path / "logs").exists()
 
     def test_a_live_call_of_replay_is_noticed_though_it_is_swallowed(self, app: Desk, server: int) -> None:
         """Even with --loom-live: replay never calls out, and ``except Exception`` hides nothing."""

@@ -20,6 +20,7 @@ Not recorded, so live while recording and refused by the guard in replay: upload
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import functools
@@ -34,6 +35,7 @@ import msgspec
 
 from pytest_loom.errors import LogError, RecordingError
 from pytest_loom.flow import seam
+from pytest_loom.flow.guard import opened
 
 RAW_HEADER = "X-Stainless-Raw-Response"
 OVERRIDE_HEADER = "____stainless_override_cast_to"
@@ -47,6 +49,9 @@ def install(package: str, before_live: Callable[[Any], None] = lambda client: No
     """
     base = importlib.import_module(f"{package}._base_client")
     sync_request, async_request = base.SyncAPIClient.request, base.AsyncAPIClient.request
+
+    with contextlib.suppress(Exception), opened():  # what it says of the machine, it asks other programs once
+        base.platform_headers(importlib.import_module(package).__version__, platform=None)
 
     @functools.wraps(sync_request)
     def request(client: Any, cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
