@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from pytest_loom.errors import LiveCallError as LiveCallError
     from pytest_loom.errors import LogError as LogError
     from pytest_loom.errors import LoomError as LoomError
+    from pytest_loom.errors import MigrationError as MigrationError
     from pytest_loom.errors import RecordingError as RecordingError
     from pytest_loom.errors import ReplayDivergence as ReplayDivergence
     from pytest_loom.errors import ScoreError as ScoreError
+    from pytest_loom.errors import StateMigrationError as StateMigrationError
     from pytest_loom.errors import StepError as StepError
     from pytest_loom.errors import UnknownSchemaVersion as UnknownSchemaVersion
     from pytest_loom.errors import Unsupported as Unsupported
+    from pytest_loom.errors import UpcastError as UpcastError
     from pytest_loom.evals.diff import MISSING as MISSING
     from pytest_loom.evals.diff import Difference as Difference
     from pytest_loom.evals.diff import diff_runs as diff_runs
@@ -62,7 +65,10 @@ if TYPE_CHECKING:
     from pytest_loom.log.schema import SCHEMA_VERSION as SCHEMA_VERSION
     from pytest_loom.log.schema import known_event_types as known_event_types
     from pytest_loom.log.scrub import Scrubber as Scrubber
+    from pytest_loom.log.upcast import upcaster as upcaster
     from pytest_loom.log.write import write_log as write_log
+    from pytest_loom.resume.migrations import migrate as migrate
+    from pytest_loom.resume.migrations import migration as migration
     from pytest_loom.sources import load_log as load_log
     from pytest_loom.sources import load_logs as load_logs
     from pytest_loom.state import ExecutionState as ExecutionState
@@ -81,12 +87,15 @@ _HOMES = {
         "LiveCallError",
         "LogError",
         "LoomError",
+        "MigrationError",
         "RecordingError",
         "ReplayDivergence",
         "ScoreError",
+        "StateMigrationError",
         "StepError",
         "UnknownSchemaVersion",
         "Unsupported",
+        "UpcastError",
     ),
     "pytest_loom.evals.diff": ("MISSING", "Difference", "diff_runs"),
     "pytest_loom.evals.score": ("Score", "ascore_run", "score_run"),
@@ -125,7 +134,9 @@ _HOMES = {
     "pytest_loom.fold": ("recorded_step_outputs", "replay_as_fixture"),
     "pytest_loom.log.event": ("Event", "Log", "LogBuilder"),
     "pytest_loom.log.schema": ("PINNED_EVENT_TYPES", "SCHEMA_VERSION", "known_event_types"),
+    "pytest_loom.log.upcast": ("upcaster",),
     "pytest_loom.log.write": ("write_log",),
+    "pytest_loom.resume.migrations": ("migrate", "migration"),
     "pytest_loom.sources": ("load_log", "load_logs"),
     "pytest_loom.state": ("ExecutionState", "Frame", "Suspension"),
 }

@@ -59,9 +59,29 @@ class LogError(LoomError, ValueError):
 
 
 class UnknownSchemaVersion(LogError):
-    """A log says something that this version does not know (a kernel event kind, a newer major version).
+    """A log says something that this version does not know: a kernel event kind, a newer major version, a version of an
+    event kind that is newer than today's.
 
     Reading it anyway would mean guessing, so it is refused (seed 003: fail closed, fill in nothing).
+    """
+
+
+class UpcastError(LogError):
+    """A recorded event cannot be raised to today's version of its kind.
+
+    There is a gap in the chain of upcasters, or one of them raised, is not pure, or says by ``Unsupported`` that there
+    is no lossless way.
+    """
+
+
+class MigrationError(LoomError):
+    """A saved state, plan or tool argument cannot be carried to the version that is asked for."""
+
+
+class StateMigrationError(MigrationError):
+    """A run's state (its input or a snapshot) cannot be carried to today's shape; nothing was appended to the run.
+
+    ADR 0056 names it for a ``transform_state`` that raises, returns None or returns what the flow does not accept.
     """
 
 

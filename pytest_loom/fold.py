@@ -5,7 +5,7 @@ Pure and deterministic: no clock, no call, no import on the log's word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -32,6 +32,7 @@ from pytest_loom.log.payloads import (
     read_tool_requested,
 )
 from pytest_loom.log.schema import is_kernel_type
+from pytest_loom.log.upcast import upcast_events
 from pytest_loom.state import Call, ExecutionState, Frame, Status, Suspension
 
 T = TypeVar("T")
@@ -47,14 +48,17 @@ each of its events look through all that is open."""
 def replay_as_fixture(log: Log) -> ExecutionState:
     """Fold a recorded log back into its state, with no live call (ADR 0008).
 
-    Identity is seeded from the first envelope. Raises LogError where a payload does not have its kind's shape, and
-    UnknownSchemaVersion for a kernel kind that this version does not know, unless it is marked ignorable.
+    Identity is seeded from the first envelope; events of older versions are upcast on the way, and the log itself stays
+    as recorded. Raises LogError where a payload does not have its kind's shape, UpcastError where an event cannot be
+    upcast, and UnknownSchemaVersion for a version newer than today's and for a kernel kind that this version does not
+    know, unless it is marked ignorable.
     """
-    fold = _Fold(log.events[0])
+    events = upcast_events(log.events)
+    fold = _Fold(events[0])
     handlers = _HANDLERS
-    event = log.events[0]
+    event = events[0]
     try:
-        for event in log.events:
+        for event in events:
             handler = handlers.get(event.event_type)
             if handler is not None:
                 handler(fold, event)
@@ -68,7 +72,7 @@ def replay_as_fixture(log: Log) -> ExecutionState:
         raise event.error(
             f"the payload of {event.event_type} does not have its shape: {printable(str(problem))}"
         ) from None
-    return fold.finish(log)
+    return fold.finish(events)
 
 
 def recorded_step_outputs(log: Log) -> dict[str, Any]:
@@ -128,12 +132,12 @@ class _Fold:
         self.every_wait: dict[int, Suspension] = {}  # by sequence, answered ones too
         self.ended: Status | None = None
 
-    def finish(self, log: Log) -> ExecutionState:
+    def finish(self, events: Sequence[Event]) -> ExecutionState:
         state = self.state
-        last = log.events[-1]
+        last = events[-1]
         state.last_event = last
         state.sequence = last.sequence
-        state.events = len(log.events)
+        state.events = len(events)
         state.frames = {frame.key: frame for frame in self.frames}
         if self.branched or len(state.frames) != len(self.frames):
             keys = occurrence_keys([(frame.step_id, frame.branch) for frame in self.frames])

@@ -7,10 +7,38 @@ import pickle
 
 import pytest
 
-from pytest_loom import FlowError, LogError, LoomError, ScoreError, UnknownSchemaVersion, Unsupported
-from pytest_loom.errors import printable
+from pytest_loom.errors import (
+    FlowError,
+    LiveCallError,
+    LogError,
+    LoomError,
+    MigrationError,
+    RecordingError,
+    ReplayDivergence,
+    ScoreError,
+    StateMigrationError,
+    StepError,
+    UnknownSchemaVersion,
+    Unsupported,
+    UpcastError,
+    printable,
+)
 
-EVERY = [LoomError, LogError, UnknownSchemaVersion, FlowError, Unsupported, ScoreError]
+EVERY = [
+    FlowError,
+    LiveCallError,
+    LogError,
+    LoomError,
+    MigrationError,
+    RecordingError,
+    ReplayDivergence,
+    ScoreError,
+    StateMigrationError,
+    StepError,
+    UnknownSchemaVersion,
+    Unsupported,
+    UpcastError,
+]
 
 
 class TestLoomError:

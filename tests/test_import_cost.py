@@ -25,6 +25,7 @@ HEAVY = (
     "pytest_loom.fold",
     "pytest_loom.log",
     "pytest_loom.report",
+    "pytest_loom.resume",
     "pytest_loom.sources",
 )
 

@@ -11,7 +11,7 @@ from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import Resolver, contract_of, resolver_of
 from pytest_loom.deploy.checks import BUILT_IN, Check
 from pytest_loom.deploy.report import DeployReport, Finding, RunResult, finding, verdict_of
-from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, printable
+from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, UpcastError, printable
 from pytest_loom.flow import guard
 from pytest_loom.log.event import Log
 
@@ -142,7 +142,8 @@ class _Simulation:
 
     def unreadable(self, error: LogError, log: Log | None = None) -> None:
         """A log that cannot be read may be a waiting run: it counts as broken, by name."""
-        code = "schema-unknown" if isinstance(error, UnknownSchemaVersion) else "log-unreadable"
+        code = "upcast-missing" if isinstance(error, UpcastError) else "log-unreadable"
+        code = "schema-unknown" if isinstance(error, UnknownSchemaVersion) else code
         path = error.path or (log.path if log else "")
         found = Finding(
             code,

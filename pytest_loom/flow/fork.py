@@ -20,6 +20,7 @@ from pytest_loom.flow.perform import StepInfo, step_info
 from pytest_loom.flow.values import codec_for, encode, plain, why_not
 from pytest_loom.log.event import Event, Log
 from pytest_loom.log.schema import SCHEMA_VERSION, is_kernel_type
+from pytest_loom.log.upcast import current_version
 
 _ANSWERS = {
     "STEP_COMPLETED": "output",
@@ -73,6 +74,7 @@ def fork(
             timestamp=last.timestamp,
             event_type="EXECUTION_FORKED",
             schema_version=SCHEMA_VERSION,
+            event_version=current_version("EXECUTION_FORKED"),
             raw=msgspec.Raw(encode(said)),
         )
     )

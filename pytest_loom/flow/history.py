@@ -26,6 +26,7 @@ from pytest_loom.log.payloads import (
     read_tool_requested,
 )
 from pytest_loom.log.schema import is_kernel_type
+from pytest_loom.log.upcast import upcast_event, upcast_events
 
 EffectKind = Literal["step", "tool", "model", "decision", "gate"]
 Place = tuple[str | None, str | None]
@@ -92,7 +93,7 @@ class History:
         if not self.migrated:
             first = self.log.events[0]
             if first.event_type == "EXECUTION_STARTED":
-                return bytes(read_started(first.raw).input)
+                return bytes(read_started(upcast_event(first).raw).input)
         found = self.log.state.raw_variables.get("_input", b"")
         return bytes(found) if isinstance(found, msgspec.Raw) else encode(found) if found != b"" else b""
 
@@ -164,7 +165,7 @@ class _Reader:
         }
         steps, places, answers = self.steps, self.history.places, self.history.answers
         try:
-            for event in log.events:
+            for event in upcast_events(log.events):
                 kind = event.event_type
                 if kind == "STEP_STARTED":  # most events are these two, so they are read here
                     began = _read_start(event.raw)

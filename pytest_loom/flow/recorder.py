@@ -20,6 +20,7 @@ from pytest_loom.flow.guard import opened
 from pytest_loom.log.event import Event, Log
 from pytest_loom.log.files import MAX_LINE
 from pytest_loom.log.schema import SCHEMA_VERSION
+from pytest_loom.log.upcast import current_version
 from pytest_loom.log.write import SUFFIXES, encode_events, write_log
 
 _encode = msgspec.json.Encoder().encode
@@ -122,6 +123,7 @@ class Recorder:
                     timestamp=now,
                     event_type=event_type,
                     schema_version=SCHEMA_VERSION,
+                    event_version=current_version(event_type),
                     branch=branch,
                     namespace=namespace,
                     raw=msgspec.Raw(raw),
