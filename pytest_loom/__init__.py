@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from pytest_loom.log.write import write_log as write_log
     from pytest_loom.resume.migrations import migrate as migrate
     from pytest_loom.resume.migrations import migration as migration
+    from pytest_loom.resume.resume_as import aresume_as as aresume_as
+    from pytest_loom.resume.resume_as import resume_as as resume_as
     from pytest_loom.sources import load_log as load_log
     from pytest_loom.sources import load_logs as load_logs
     from pytest_loom.state import ExecutionState as ExecutionState
@@ -137,6 +139,7 @@ _HOMES = {
     "pytest_loom.log.upcast": ("upcaster",),
     "pytest_loom.log.write": ("write_log",),
     "pytest_loom.resume.migrations": ("migrate", "migration"),
+    "pytest_loom.resume.resume_as": ("aresume_as", "resume_as"),
     "pytest_loom.sources": ("load_log", "load_logs"),
     "pytest_loom.state": ("ExecutionState", "Frame", "Suspension"),
 }

@@ -47,6 +47,12 @@ DESIGN_NAMES = {
     "fork",
     "afork",
     "rerun_step",
+    "resume_as",
+    "aresume_as",
+    "upcaster",
+    "migration",
+    "StateMigrationError",
+    "UpcastError",
     "ReplayDivergence",
     "LiveCallError",
     "StepError",
@@ -82,6 +88,18 @@ def test_flow_is_the_decorator_whatever_was_imported_before(first: str) -> None:
     code = f"{first}from pytest_loom import flow; print(flow(id='f')(lambda ctx: 1).id)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["f"]
+
+
+@pytest.mark.parametrize("first", ["", "import pytest_loom.resume.migrations; ", "from pytest_loom import migrate; "])
+def test_resume_is_the_function_whatever_was_imported_before(first: str) -> None:
+    """The same for the room that is called ``resume``."""
+    code = (
+        f"{first}from pytest_loom import Context, flow, record, resume\n"
+        "@flow(gates={'Go': bool})\nasync def f(ctx: Context):\n    return await ctx.suspend('Go')\n"
+        "print(resume(record(f), f, event='Go', payload=True).state.status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["completed"]
 
 
 @pytest.mark.parametrize("name", ["Nothing", "load", "__wrapped__", "log_"])
