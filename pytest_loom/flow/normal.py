@@ -212,6 +212,13 @@ def _chances(events: Sequence[Event]) -> Iterator[tuple[int, str, bytes]]:
                 yield index, key, value
 
 
+def chance_forms(events: Sequence[Event]) -> Iterator[tuple[Any, list[bytes]]]:
+    """Of each decision that is chance, where it was made, and every form in which its value may stand in a payload."""
+    for index, key, value in _chances(events):
+        event = events[index]
+        yield (event.namespace, event.branch, key), [text for text, _ in _SHAPED[key](0, value)]
+
+
 def _unused(text: bytes, execution_id: str) -> str:
     """The word for the execution's id: one that no payload holds."""
     word, number = EXECUTION, 1

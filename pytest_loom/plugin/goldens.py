@@ -278,7 +278,12 @@ def keep_log(
     if existed and any(getattr(item, "source", "loom") != "loom" for item in old):
         pytest.fail(f"{name} is not written by pytest-loom, so it is not rewritten: export it anew", pytrace=False)
     try:
-        replace_log(renamed(run, identity), ref.path)
+        made = renamed(run, identity)
+        if golden is not None and golden.execution_id == identity:
+            from pytest_loom.flow.rerecord import like
+
+            made = like(made, golden)
+        replace_log(made, ref.path)
     except (OSError, LoomError) as problem:
         raise failing(f"golden log {name} could not be written, the old one stands: {problem}") from None
     facts = request.node.stash.setdefault(FACTS, {})

@@ -221,6 +221,18 @@ class TestChanges:
         assert json.loads((golden.path / GOLDEN).read_text().splitlines()[0])["executionId"] == first["executionId"]
         assert golden() == PASSED
 
+    def test_only_what_changed_is_another_line(self, golden: Desk) -> None:
+        """Whoever reviews an accepted golden sees the change: times and ids of the rest are the old recording's."""
+        before = (golden.path / GOLDEN).read_text().splitlines()
+        change(golden, 'return {"paid": cents}', 'return {"paid": cents * 2}')
+        write_test(golden, output="paid 1000")
+        assert golden(UPDATE) == PASSED
+        after = (golden.path / GOLDEN).read_text().splitlines()
+        assert len(after) == len(before) == 8
+        differing = [json.loads(new)["eventType"] for old, new in zip(before, after, strict=True) if old != new]
+        assert differing == ["STEP_COMPLETED", "EXECUTION_COMPLETED"]
+        assert golden() == PASSED
+
     def test_another_output_alone_fails(self, golden: Desk) -> None:
         """Every effect as before, and yet the run comes to something else."""
         change(golden, 'f"paid {', 'f"payed {')
