@@ -46,6 +46,26 @@ def step_removed(log: Log, contract: Contract) -> Iterator[Finding]:
         )
 
 
+def gate_removed(log: Log, contract: Contract) -> Iterator[Finding]:
+    """A run waits for an event that today's flow never waits for: its answer would reach nobody (DESIGN section 8)."""
+    if contract.gates is None or log.state.status != "suspended" or (contract.engine or log.engine) != "journal":
+        return
+    for wait in log.state.suspensions:
+        if wait.kind in _NO_GATES or "*" in wait.events or any(event in contract.gates for event in wait.events):
+            continue
+        name = " or ".join(printable(event) for event in wait.events)
+        near = difflib.get_close_matches(wait.events[0], contract.gates, n=1, cutoff=0.4)
+        renamed = f" Was it renamed to {printable(near[0])}?" if near else ""
+        yield finding(
+            log,
+            "gate-removed",
+            f"waits for {name}, which today's {printable(contract.workflow_id)} does not wait for any more: the answer"
+            f" would reach nobody, and the run would never go on.{renamed}",
+            f"Keep the gate {name}, or let the old code finish these runs.",
+            step=wait.events[0],
+        )
+
+
 def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
     """A run waits and will be resumed by today's code: worth a look, never a reason to fail (ADR 0008)."""
     waits = log.state.suspensions
@@ -60,7 +80,8 @@ def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
     )
 
 
-BUILT_IN: tuple[Check, ...] = (step_removed, suspended_carryover)
+BUILT_IN: tuple[Check, ...] = (step_removed, gate_removed, suspended_carryover)
+_NO_GATES = ("timer", "crash", "breakpoint")
 
 
 def _wait(wait: Suspension) -> str:

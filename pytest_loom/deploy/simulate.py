@@ -10,7 +10,8 @@ from typing import Any, Literal
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import Resolver, contract_of, resolver_of
 from pytest_loom.deploy.checks import BUILT_IN, Check
-from pytest_loom.deploy.report import DeployReport, Finding, RunResult, finding, verdict_of
+from pytest_loom.deploy.native import replayed
+from pytest_loom.deploy.report import BREAKING, DeployReport, Finding, RunResult, finding, verdict_of
 from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, UpcastError, printable
 from pytest_loom.flow import guard
 from pytest_loom.log.event import Log
@@ -72,7 +73,7 @@ class _Simulation:
         self.resolver = resolver
         self.scope = scope
         self.checks = checks
-        self.contracts: dict[tuple[str, str | None], Contract | None] = {}
+        self.contracts: dict[tuple[str, str | None], tuple[Contract, Any] | None] = {}
         self.taken = 0
 
     def take(self, item: Log | LogError) -> None:
@@ -103,22 +104,25 @@ class _Simulation:
     def judge(self, log: Log) -> list[Finding]:
         """What today's flow would do to the run."""
         version = log.state.manifest.get("flowVersion")
-        contract = self.contract(log.workflow_id, version if isinstance(version, str) else None)
-        if contract is None:
+        today = self.today(log.workflow_id, version if isinstance(version, str) else None)
+        if today is None:
             return [_flow_missing(log)]
+        contract, flow = today
         found: list[Finding] = []
         for check in self.checks:
             found += _asked(check, log, contract)
+        if all(item.code not in BREAKING for item in found):  # else it is known already that it does not fit
+            found += replayed(log, flow)
         return found
 
-    def contract(self, workflow_id: str, version: str | None) -> Contract | None:
-        """Today's contract of a workflow; None where the flow is gone."""
+    def today(self, workflow_id: str, version: str | None) -> tuple[Contract, Any] | None:
+        """Today's flow of a workflow with its contract; None where the flow is gone."""
         key = (workflow_id, version)
         if key not in self.contracts:
             self.contracts[key] = self.ask(workflow_id, version)
         return self.contracts[key]
 
-    def ask(self, workflow_id: str, version: str | None) -> Contract | None:
+    def ask(self, workflow_id: str, version: str | None) -> tuple[Contract, Any] | None:
         """Ask the resolver. Raises FlowError where it fails, or gives what has no contract."""
         name = printable(workflow_id)
         try:
@@ -138,7 +142,7 @@ class _Simulation:
         if contract is not None and contract.steps is None:
             note = f"today's {name} says nothing of its steps, so they were not looked at"
             self.report.notes += [note] if note not in self.report.notes else []
-        return contract
+        return None if contract is None else (contract, flow)
 
     def unreadable(self, error: LogError, log: Log | None = None) -> None:
         """A log that cannot be read may be a waiting run: it counts as broken, by name."""

@@ -18,7 +18,7 @@ from pytest_loom.evals.diff import Differences, diff_runs
 from pytest_loom.evals.paths import Rules
 from pytest_loom.evals.values import MISSING
 from pytest_loom.flow import diverge, guard
-from pytest_loom.flow.contract import manifest
+from pytest_loom.flow.contract import gates_of, manifest
 from pytest_loom.flow.definition import Flow, flow_of
 from pytest_loom.flow.engine import execute, in_thread, patched
 from pytest_loom.flow.failures import error_payload
@@ -524,7 +524,7 @@ def _answer(flow: Flow[..., Any], wait: Effect, event: str, payload: Any) -> lis
 
 def gate_data(flow: Flow[..., Any], event: str, payload: Any, execution_id: str = "") -> Any:
     """What comes through a gate as plain data. Raises LoomError where it does not fit, or there is no such gate."""
-    gates = {event: flow.gate(event)} if event in flow.gates else _inner_gates(flow)
+    gates = gates_of(flow)
     if event not in gates:
         raise FlowError(
             f"flow {flow.id} has no gate {printable(event)}, for which the run waits",
@@ -549,20 +549,6 @@ def _flow_at(flow: Flow[..., Any], namespace: str | None) -> Flow[..., Any]:
         if isinstance(inner, Flow):
             flow = inner
     return flow
-
-
-def _inner_gates(flow: Flow[..., Any]) -> dict[str, Any]:
-    """The gates of sub-flows."""
-    found: dict[str, Any] = {}
-    todo = [part for part in flow.steps.values() if isinstance(part, Flow)]
-    seen: set[int] = set()
-    while todo:
-        part = todo.pop()
-        if id(part) not in seen:
-            seen.add(id(part))
-            found.update({event: part.gate(event) for event in part.gates})
-            todo += [inner for inner in part.steps.values() if isinstance(inner, Flow)]
-    return found
 
 
 def _half_answered(flow: Flow[..., Any], history: History) -> list[Any]:

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from pytest_loom.flow.definition import Flow, Step, Tool
-from pytest_loom.flow.values import codec_for
+from pytest_loom.flow.values import Codec, codec_for
 
 
 def contract_data(flow: Flow[..., Any]) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def contract_data(flow: Flow[..., Any]) -> dict[str, Any]:
         "inputSchema": flow.input.schema() if len(parameters) == 1 else _object(flow, parameters),
         "outputSchema": flow.output.schema(),
         "steps": {name: _step(part) for name, part in flow.steps.items()},
-        "gates": {event: {"payloadSchema": flow.gate(event).schema()} for event in flow.gates},
+        "gates": {event: {"payloadSchema": codec.schema()} for event, codec in gates_of(flow).items()},
         "tools": {name: _tool(part) for name, part in flow.tools.items()},
     }
     if flow.version is not None:
@@ -26,6 +26,19 @@ def contract_data(flow: Flow[..., Any]) -> dict[str, Any]:
     if flow.versions:
         data["versions"] = flow.versions
     return data
+
+
+def gates_of(flow: Flow[..., Any]) -> dict[str, Codec]:
+    """A flow's gates, and those of its sub-flows: a run of it waits at either."""
+    found: dict[str, Codec] = {}
+    todo, seen = [flow], set[int]()
+    while todo:
+        part = todo.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            found = {**{event: part.gate(event) for event in part.gates}, **found}
+            todo += [inner for inner in part.steps.values() if isinstance(inner, Flow)]
+    return found
 
 
 def manifest(flow: Flow[..., Any]) -> dict[str, Any]:

@@ -200,7 +200,8 @@ class Codec:
     def __init__(self, annotation: Any, where: str) -> None:
         self.annotation = annotation
         self.where = where
-        self.json = is_json(annotation)
+        self.typed = _typed_decoder(annotation) if is_json(annotation) else None
+        self.json = self.typed is not None
         self._adapter: Any = None
 
     @property
@@ -213,7 +214,7 @@ class Codec:
     def dump(self, value: Any) -> Any:
         """``value`` as plain data. Raises RecordingError where it would not come back as what it is."""
         copy = _same_in_json(value) if self.json else _OTHER
-        if copy is not _OTHER:
+        if copy is not _OTHER and self._lost(copy, copy) is None:
             return copy
         found = plain(value, self.where)
         if self.json and type(value) in _SCALARS:
@@ -238,8 +239,8 @@ class Codec:
 
     def load_raw(self, raw: bytes) -> Any:
         """The value that JSON text stands for. Raises ValueError where it does not fit the annotation."""
-        if self.json and b'"$type"' not in raw:
-            return _decode(raw)
+        if self.typed is not None and b'"$type"' not in raw:
+            return self.typed(raw)
         if b'"$type"' in raw:
             revived = _revive(_decode(raw), {type_name(kind): kind for kind in _known_classes(self.annotation)})
             return revived if self.json else self.adapter.validate_python([revived])[0]
@@ -372,6 +373,16 @@ def is_json(annotation: Any) -> bool:
     if origin is list:
         return is_json(arguments[0])
     return False
+
+
+def _typed_decoder(annotation: Any) -> Callable[[bytes], Any] | None:
+    """What reads JSON text as an annotation of plain JSON types; None where the annotation is more than that."""
+    if annotation in (Any, object):
+        return _decode
+    try:
+        return msgspec.json.Decoder(type(None) if annotation is None else annotation).decode
+    except TypeError:  # such as a union of two kinds of dict, which only pydantic tells apart
+        return None
 
 
 def _list_adapter(annotation: Any, where: str) -> Any:

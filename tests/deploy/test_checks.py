@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_loom import Contract, Log, LogBuilder
-from pytest_loom.deploy.checks import BUILT_IN, step_removed, suspended_carryover
+from pytest_loom.deploy.checks import BUILT_IN, gate_removed, step_removed, suspended_carryover
 
 Run = Callable[..., Log]
 
@@ -121,4 +121,4 @@ class TestSuspendedCarryover:
 
 def test_the_built_in_checks() -> None:
     """What every simulation asks, in this order."""
-    assert list(BUILT_IN) == [step_removed, suspended_carryover]
+    assert list(BUILT_IN) == [step_removed, gate_removed, suspended_carryover]
