@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from pytest_loom.errors import LogError, printable
-from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth, unknown_kind
+from pytest_loom.errors import LogError
+from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth, check_places, unknown_kind
 from pytest_loom.log.payloads import (
     ABSENT,
     Resumed,
@@ -53,6 +53,7 @@ def replay_as_fixture(log: Log) -> ExecutionState:
     upcast, and UnknownSchemaVersion for a version newer than today's and for a kernel kind that this version does not
     know, unless it is marked ignorable.
     """
+    check_places(log.events)
     events = upcast_events(log.events)
     fold = _Fold(events[0])
     handlers = _HANDLERS
@@ -69,9 +70,7 @@ def replay_as_fixture(log: Log) -> ExecutionState:
     except LogError:
         raise
     except UNDECODABLE as problem:
-        raise event.error(
-            f"the payload of {event.event_type} does not have its shape: {printable(str(problem))}"
-        ) from None
+        raise event.misshapen(problem) from None
     return fold.finish(events)
 
 

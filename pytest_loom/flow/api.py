@@ -338,6 +338,8 @@ def _replay(
     scrub: Scrubs | None,
     host: Host,
     runs: list[Run],
+    *,
+    open_ended: bool = False,
 ) -> Log:
     if not isinstance(log, Log):
         raise TypeError(f"replay takes a Log, not a {type(log).__name__}; load_log(path) reads one")
@@ -345,6 +347,7 @@ def _replay(
         raise ValueError(f'on_divergence is "raise" or "record", not {on_divergence!r}')
     flow = flow_of(flow)
     history = History(log)
+    history.open_ended = history.open_ended or open_ended
     lenient = on_divergence == "record"
     recorder = Recorder(log.execution_id, log.workflow_id, scrub=scrub)
     recorder.replaying = True
@@ -432,7 +435,8 @@ def may_resume(
         raise LoomError("a payload needs the event that it comes with", hint="resume(log, flow, event=…, payload=…)")
     else:
         news = _half_answered(flow, history)
-    _replay(log, flow, "raise", (), effects, (), (), scrub, host, [])
+    # Where its waits are all that is open, a run that crashed cannot be told from one that rests.
+    _replay(log, flow, "raise", (), effects, (), (), scrub, host, [], open_ended=True)
     return news
 
 

@@ -162,6 +162,8 @@ class ContextBase:
 
         try:
             request = said(args[0]) if len(args) == 1 and not kwargs else canonical()
+            if b'"kwargs"' in request:
+                request = canonical()
         except UNSAID:
             request = canonical()
         output = self._output(step)
@@ -179,10 +181,14 @@ class ContextBase:
             raise Stop from None
 
     def _said(self, args: tuple[Any, ...], kwargs: dict[str, Any], where: str) -> bytes:
-        """Arguments as they are recorded: one as itself, several as ``{"args", "kwargs"}``, none as nothing."""
+        """Arguments as they are recorded: one as itself, several as ``{"args", "kwargs"}``, none as nothing.
+
+        One that looks like several is written like them: no two calls are recorded alike.
+        """
         try:
             if len(args) == 1 and not kwargs:
-                return encode(plain(args[0], where))
+                only = plain(args[0], where)
+                return encode({"args": [only], "kwargs": {}} if is_several(only) else only)
             if not args and not kwargs:
                 return b""
             return encode({"args": plain(list(args), where), "kwargs": plain(kwargs, where)})
@@ -262,6 +268,11 @@ class ContextBase:
         except ValueError as problem:
             run.fail(diverge.unfit(run, effect, problem))
             raise Stop from None
+
+
+def is_several(data: Any) -> bool:
+    """Whether the recorded input of a step is that of a call with other than one argument."""
+    return isinstance(data, dict) and data.keys() == {"args", "kwargs"}
 
 
 def gate_payload(codec: Codec, raw: bytes) -> Any:

@@ -33,8 +33,8 @@ _undo: list[Callable[[], None]] = []
 class Branch:
     """One line of execution within a run: its place, and how far it has come in what was recorded for that place."""
 
-    __slots__ = ("children", "claimed", "claims", "counts", "effects", "number", "outer", "parent", "parked", "place",
-                 "position", "run", "snapshots", "step", "stops")  # fmt: skip
+    __slots__ = ("children", "claimed", "claims", "counts", "effects", "highest", "number", "order", "outer", "parent",
+                 "parked", "place", "position", "run", "snapshots", "step", "stops")  # fmt: skip
 
     def __init__(self, run: Run, place: Place) -> None:
         self.run = run
@@ -48,6 +48,9 @@ class Branch:
         self.claims: dict[int, int] = {}
         """Of its concurrent branches that asked for something: their number, and that of the recorded branch."""
         self.claimed: set[int] = set()
+        self.order: list[int] = []
+        """Those that claimed, in order; ``highest`` is the highest recorded branch that they claimed up to each."""
+        self.highest: list[int] = []
         self.counts: dict[str, int] = {}
         self.step = ""
         self.parked = False

@@ -154,7 +154,7 @@ class Context(ContextBase):
         if effect is None or effect.outcome == "open":
             await run.park(branch, wait, effect)
         assert effect is not None
-        await run.turn(effect)
+        await run.rest(effect)
         return self._came(effect, wait)
 
 

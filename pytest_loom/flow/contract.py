@@ -75,8 +75,7 @@ def _tool(part: Tool[..., Any]) -> dict[str, Any]:
     data: dict[str, Any] = {"schema": arguments_schema(part), "approval": part.approval}
     if part.version is not None:
         data["version"] = part.version
-    if part.permissions:
-        data["permissions"] = list(part.permissions)
+    data["permissions"] = list(part.permissions)
     return data
 
 
@@ -86,17 +85,21 @@ def _object(
     """A JSON Schema for several parameters: an object by their names."""
     properties: dict[str, Any] = {}
     required = []
+    definitions: dict[str, Any] = {}
     is_open = False
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             is_open = True
             continue
         schema = codec_for(part.annotation(parameter.name), f"{part.noun} {part.id}: {parameter.name}").schema()
-        properties[parameter.name] = {} if schema is None else dict(schema)
+        said = {} if schema is None else dict(schema)
+        definitions.update(said.pop("$defs", {}))
+        properties[parameter.name] = said
         if parameter.default is parameter.empty:
             required.append(parameter.name)
         else:
             default = parameter.default
             if default is None or isinstance(default, (str, int, float, bool)):
                 properties[parameter.name] = {**properties[parameter.name], "default": default}
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": is_open}
+    found = {"type": "object", "properties": properties, "required": required, "additionalProperties": is_open}
+    return {**found, "$defs": definitions} if definitions else found

@@ -113,6 +113,63 @@ def retries(run: Run, effect: Effect, tries: int, allowed: int) -> ReplayDiverge
     return _error(run, "retries", what, None, hint, effect, None, [effect])
 
 
+def too_early(run: Run, branch: Branch, effect: Effect) -> ReplayDivergence:
+    """Today's code asks for an effect before an answer came through a gate that the recorded run waited for."""
+    assert run.history is not None
+    gate = next(other for other in run.answers if other.end is not None and other.end.sequence == run.barrier)
+    what = (
+        f"today's code {_VERB[effect.kind]} {_name(run, effect)} before an answer came through gate {_name(run, gate)};"
+        " the golden run waited for it"
+    )
+    why = "What somebody had to decide first would be done without the decision."
+    asked = (effect.kind, effect.name, effect.input)
+    return _error(run, "order-changed", what, branch, f"{why}{_ACCEPT}", effect, asked, [gate])
+
+
+def gate_left(run: Run, effect: Effect) -> ReplayDivergence:
+    """Today's code gives up on a gate through which the recorded run got an answer."""
+    what = f"today's code gives up on gate {_name(run, effect)}, through which the golden run got its answer"
+    why = "A timer of its own, or a sibling's failure, ends the wait: the run would go on without the answer."
+    return _error(run, "order-changed", what, None, f"{why}{_ACCEPT}", effect, None, [effect])
+
+
+def out_of_turn(run: Run, wait: tuple[int, Effect | None], before: list[Effect]) -> ReplayDivergence:
+    """Concurrent code waits for an answer that came after others, which nobody asks for at this point."""
+    effect = wait[1]
+    names = ", ".join(_name(run, other) for other in before[:_SHOWN])
+    asks = f"asks for {_doing(effect.kind)} {_name(run, effect)}" if effect is not None else "goes on"
+    what = f"today's code {asks} before {names}, which the golden run did first"
+    why = "Either that is no longer asked for, or the order is another one."
+    return _error(run, "order-changed", what, None, f"{why}{_ACCEPT}", before[0], None, before[:_SHOWN])
+
+
+def read_on(run: Run, effect: Effect, count: int) -> ReplayDivergence:
+    """Today's code asks for more of a stream than the recorded run, which gave it up before it was over."""
+    what = (
+        f"today's code reads on in the stream of {_doing(effect.kind)} {_name(run, effect)}, which the golden run"
+        f" closed after {_pieces(count)}"
+    )
+    hint = f"What would have come then is not recorded, and replay runs nothing live.{_ACCEPT}"
+    return _error(run, "stream", what, None, hint, effect, None, [effect])
+
+
+def unread(run: Run, effect: Effect, given: int, count: int) -> ReplayDivergence:
+    """Today's code gives up a stream at another piece than the recorded run, or before it saw it fail."""
+    was = f"all {count}" if count > 1 else "it"
+    if effect.outcome == "failed":
+        was = f"{_pieces(count)} and then its failure"
+    what = (
+        f"today's code reads {_pieces(given) if given else 'nothing'} of the stream of {_doing(effect.kind)}"
+        f" {_name(run, effect)}, the golden run read {was}"
+    )
+    hint = f"What the golden run learned from the rest, today's code would not.{_ACCEPT}"
+    return _error(run, "stream", what, None, hint, effect, None, [effect])
+
+
+def _pieces(count: int) -> str:
+    return "1 piece" if count == 1 else f"{count} pieces"
+
+
 def stuck(run: Run) -> ReplayDivergence:
     """Today's code waits for something that no recorded effect brings."""
     names = sorted({_name(run, effect) for effect in run.left_over()})[:_SHOWN]

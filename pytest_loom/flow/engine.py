@@ -45,6 +45,8 @@ _seam_lock = threading.RLock()
 _seam_users: dict[str, int] = {}
 _seam_undo: dict[str, Callable[[], None]] = {}
 MAX_TEARDOWN = 20
+THREADS_LEFT = 5.0
+"""Seconds that a run waits at its end for a thread that its code started and left."""
 
 
 @contextmanager
@@ -195,6 +197,8 @@ async def _tear_down(run: Run) -> None:
         left = [task for task in left if not task.done()]
         if left and run.live:
             await asyncio.wait(left, timeout=1)
+    for thread in run.started:  # what outlives its run would do so beyond the guard
+        thread.join(THREADS_LEFT)
     for task in run.tasks:
         if task.done() and not task.cancelled():
             task.exception()  # seen: asyncio need not warn of it

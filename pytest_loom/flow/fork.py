@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import uuid
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from pytest_loom.errors import LoomError, printable
 from pytest_loom.evals.difference import Difference
 from pytest_loom.evals.paths import Rules, format_path
 from pytest_loom.evals.values import MISSING, walk
+from pytest_loom.flow.asking import is_several
 from pytest_loom.flow.definition import Step
 from pytest_loom.flow.perform import StepInfo, step_info
 from pytest_loom.flow.values import codec_for, encode, plain, why_not
@@ -143,8 +145,15 @@ def rerun_step(log: Log, key: str, step: Step[..., Any]) -> list[Difference]:
 
             value = asyncio.run(rest())
         if step.is_stream:
-            value = list(value)
+            value = list(islice(value, _read(log, key)))
     return _compared(log, key, step, value)
+
+
+def _read(log: Log, key: str) -> int | None:
+    """How many pieces of a stream the recorded run read where it gave it up early, else None: all."""
+    frame = log.state.frames[key]
+    output = frame.output
+    return len(output) if frame.event.payload.get("closed") is True and isinstance(output, list) else None
 
 
 @contextlib.contextmanager
@@ -164,10 +173,15 @@ async def arerun_step(log: Log, key: str, step: Step[..., Any]) -> list[Differen
     with _as_recorded(log, key):
         value = step.fn(*args, **kwargs)
         if step.is_async_stream:
-            value = [piece async for piece in value]
+            found: list[Any] = []
+            count, over = _read(log, key), object()
+            async with contextlib.aclosing(value) as pieces:
+                while len(found) != count and (piece := await anext(pieces, over)) is not over:
+                    found.append(piece)
+            value = found
         value = await value if inspect.isawaitable(value) else value
         if step.is_stream:
-            value = list(value)
+            value = list(islice(value, _read(log, key)))
     return _compared(log, key, step, value)
 
 
@@ -178,11 +192,10 @@ def _recorded_arguments(log: Log, key: str, step: Step[..., Any]) -> tuple[list[
         raise _error(log, f"no step {printable(key)} was recorded", f"The log has {names}.")
     if frame.status != "completed":
         raise _error(log, f"step {printable(key)} did not complete, so there is no output to compare with")
-    parameters = list(step.signature.parameters.values())
     given = frame.input
     if frame.input_event is None:
         args, kwargs = [], {}
-    elif isinstance(given, dict) and set(given) == {"args", "kwargs"} and len(parameters) != 1:
+    elif is_several(given):
         args, kwargs = given["args"], given["kwargs"]
     else:
         args, kwargs = [given], {}

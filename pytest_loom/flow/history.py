@@ -6,15 +6,19 @@ which answers came, so that replay wakes concurrent branches as the recorded run
 
 from __future__ import annotations
 
+import itertools
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Literal
 
 import msgspec
 
-from pytest_loom.errors import LogError, printable
+from pytest_loom.errors import LogError
 from pytest_loom.flow.values import encode
 from pytest_loom.fold import occurrence_keys
-from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth
+from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth, check_places
 from pytest_loom.log.payloads import (
     ABSENT,
     read_answer,
@@ -79,13 +83,17 @@ class History:
         self.migrated_at = 0
         """Where the run last got another input (ADR 0056), 0: never. What began before was asked by another input."""
         self.open_waits: list[Effect] = []
+        self.rested: list[int] = []
+        """The sequences of the answers that came while the run was at rest, so that it did nothing else meanwhile."""
         _Reader(self).read(log)
         last = log.events[-1].event_type
         self.terminal = last in _ENDS
-        self.open_ended = last == "EXECUTION_CANCELLED" or not (self.terminal or self.open_waits)
+        rests = next((e.event_type for e in reversed(log.events) if is_rest_or_work(e)), "") == "EXECUTION_SUSPENDED"
+        self.open_ended = last == "EXECUTION_CANCELLED" or not (self.terminal or (self.open_waits and rests))
         """Whether the run was cut off at some point (a crash, a cancellation), so that its code may have gone on."""
         self._keys: dict[int, str] | None = None
-        self._children: dict[Place, set[int]] | None = None
+        self._children: dict[Place, list[int]] | None = None
+        self._namespaces: list[tuple[str, list[Effect]]] | None = None
 
     @property
     def raw_input(self) -> bytes:
@@ -93,7 +101,12 @@ class History:
         if not self.migrated:
             first = self.log.events[0]
             if first.event_type == "EXECUTION_STARTED":
-                return bytes(read_started(upcast_event(first).raw).input)
+                first = upcast_event(first)
+                check_depth(first.raw, first)
+                try:
+                    return bytes(read_started(first.raw).input)
+                except UNDECODABLE as problem:
+                    raise first.misshapen(problem) from None
         found = self.log.state.raw_variables.get("_input", b"")
         return bytes(found) if isinstance(found, msgspec.Raw) else encode(found) if found != b"" else b""
 
@@ -102,12 +115,21 @@ class History:
         if self._children is None:
             self._children = {}
             for namespace, path in self.places:
-                parts = (path or "").split("/")
-                for end in range(len(parts)):
-                    if parts[end].isdecimal():
-                        outer = (namespace, "/".join(parts[:end]) or None)
-                        self._children.setdefault(outer, set()).add(int(parts[end]))
-        return [number for number in sorted(self._children.get(place, ())) if self.places.get(_child(place, number))]
+                above, _, last = (path or "").rpartition("/")
+                if _NUMBER.fullmatch(last):
+                    self._children.setdefault((namespace, above or None), []).append(int(last))
+            for numbers in self._children.values():
+                numbers.sort()
+        return self._children.get(place, [])
+
+    def within(self, namespace: str | None) -> list[list[Effect]]:
+        """The effects of every place in a namespace and in those that are in it, place by place."""
+        if self._namespaces is None:
+            inner = [(f"{place[0]}/", effects) for place, effects in self.places.items() if place[0] is not None]
+            self._namespaces = sorted(inner, key=_first)
+        start = bisect_left(self._namespaces, f"{namespace}/", key=_first)
+        rest = itertools.islice(self._namespaces, start, None)
+        return [effects for name, effects in itertools.takewhile(lambda e: e[0].startswith(f"{namespace}/"), rest)]
 
     def key(self, effect: Effect) -> str:
         """The key of an effect: ``poll``, ``poll#2``."""
@@ -127,9 +149,14 @@ class History:
         return {effect.start.sequence: name for effect, name in zip(effects, names, strict=True)}
 
 
-def _child(place: Place, number: int) -> Place:
-    namespace, path = place
-    return (namespace, f"{path}/{number}" if path else str(number))
+def is_rest_or_work(event: Event) -> bool:
+    """Whether an event is the run's own doing, rather than what came to it or was done with it."""
+    kept = ("EXECUTION_MIGRATED", "EXECUTION_FORKED")
+    return is_kernel_type(event.event_type) and event.event_type not in kept
+
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+_first = itemgetter(0)
 
 
 _ENDS = frozenset({"EXECUTION_COMPLETED", "EXECUTION_FAILED", "EXECUTION_CANCELLED", "EXECUTION_CONTINUED"})
@@ -142,7 +169,8 @@ class _Reader:
         self.history = history
         self.steps: dict[Any, Effect] = {}
         self.calls: dict[Any, Effect] = {}
-        self.waits: list[Effect] = []
+        self.waits: dict[Place, dict[tuple[str, str | None], Effect]] = {}  # open ones, by event and correlation key
+        self.rests = False  # whether nothing was done since the run came to rest at its gates
         self.news: list[Event] = []  # application events that no resume has taken yet
 
     def read(self, log: Log) -> None:
@@ -164,6 +192,7 @@ class _Reader:
             "EXECUTION_MIGRATED": self.migrated,
         }
         steps, places, answers = self.steps, self.history.places, self.history.answers
+        check_places(log.events)
         try:
             for event in upcast_events(log.events):
                 kind = event.event_type
@@ -173,6 +202,7 @@ class _Reader:
                     if key in steps:  # another try
                         steps[key].also(event)
                         continue
+                    self.rests = False
                     place = key[:2]
                     effect = steps[key] = Effect("step", began.step_id, place, event, bytes(began.input))
                     if place in places:
@@ -192,17 +222,19 @@ class _Reader:
                         self.end(found, event, False, ended.output)
                         continue
                 handler = handlers.get(kind)
+                if kind == "EXECUTION_SUSPENDED":
+                    self.rests = True
+                elif kind != "EXECUTION_RESUMED" and is_rest_or_work(event):
+                    self.rests = False
                 if handler is not None:
                     handler(event)
                 elif not is_kernel_type(event.event_type):
                     self.news.append(event)
-            self.history.open_waits = self.waits
+            self.history.open_waits = self.all_waits()
         except LogError:
             raise
         except UNDECODABLE as problem:
-            raise event.error(
-                f"the payload of {event.event_type} does not have its shape: {printable(str(problem))}"
-            ) from None
+            raise event.misshapen(problem) from None
 
     def begin(self, kind: EffectKind, name: str, event: Event, input: msgspec.Raw) -> Effect:
         place = (event.namespace, event.branch)
@@ -298,22 +330,30 @@ class _Reader:
         name = payload.on if isinstance(payload.on, str) else "|".join(payload.on)
         key = None if payload.correlation_key is None else str(payload.correlation_key)
         place = (event.namespace, event.branch)
-        for wait in self.waits:  # recorded again by a run that was resumed up to it
-            if wait.name == name and wait.place == place and wait.detail == key:
-                wait.also(event)
-                return
+        waits = self.waits.setdefault(place, {})
+        if (name, key) in waits:  # recorded again by a run that was resumed up to it
+            waits[name, key].also(event)
+            return
         effect = self.begin("gate", name, event, ABSENT)
         effect.input = b"" if key is None else encode(key)
         effect.detail = key
-        self.waits.append(effect)
+        waits[name, key] = effect
+
+    def all_waits(self) -> list[Effect]:
+        """The open waits of all branches, oldest first."""
+        waits = [wait for waits in self.waits.values() for wait in waits.values()]
+        return sorted(waits, key=lambda wait: wait.start.sequence)
 
     def resumed(self, event: Event) -> None:
+        if self.rests:
+            self.history.rested.append(event.sequence)
+        self.rests = False
         payload = read_resumed(event.raw)
         wait = self.wait_for(payload, event)
         news, self.news = self.news, []
         if wait is None:
             return
-        self.waits.remove(wait)
+        del self.waits[wait.place][wait.name, wait.detail]
         for piece in news:
             wait.also(piece)
         value = _read_resumed_payload(event.raw).payload
@@ -323,7 +363,7 @@ class _Reader:
 
     def wait_for(self, payload: Any, event: Event) -> Effect | None:
         """Which wait a resume ends: by branch, correlation key and event."""
-        waits = [wait for wait in self.waits if wait.place == (event.namespace, event.branch)] or self.waits
+        waits = list(self.waits.get((event.namespace, event.branch), {}).values()) or self.all_waits()
         facts = payload.payload if isinstance(payload.payload, dict) else {}
         key = payload.correlation_key if payload.correlation_key is not None else facts.get("correlationKey")
         if key is not None:

@@ -34,12 +34,10 @@ def answered_whole(branch: Branch, inner: Branch, asked: Asked) -> bool:
     history = branch.run.history
     if history is None or effects[position].name != asked.name:
         return position < len(effects)
-    prefix = f"{inner.place[0]}/"
     within: list[Event] = []
-    for (namespace, _), nested in history.places.items():
-        if namespace is not None and f"{namespace}/".startswith(prefix):
-            branch.run.skip(nested)
-            within.extend(event for effect in nested for event in effect.events)
+    for nested in history.within(inner.place[0]):
+        branch.run.skip(nested)
+        within.extend(event for effect in nested for event in effect.events)
     if branch.run.replaying and within:  # they come between its start and its end in the candidate
         branch.run.shuffled = True  # where other branches go on meanwhile
         whole = effects[position]

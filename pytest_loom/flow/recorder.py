@@ -17,7 +17,7 @@ import msgspec
 
 from pytest_loom.errors import LogError, LoomError, RecordingError, printable
 from pytest_loom.flow.guard import opened
-from pytest_loom.log.event import Event, Log
+from pytest_loom.log.event import Event, Log, place_problem
 from pytest_loom.log.files import MAX_LINE
 from pytest_loom.log.schema import SCHEMA_VERSION
 from pytest_loom.log.upcast import current_version
@@ -116,6 +116,9 @@ class Recorder:
                 raw = self.scrubbed(_encode(payload))
                 if len(raw) > MAX_EVENT:
                     self._fail(_too_large(event_type, payload, len(raw)))
+                problem = place_problem(branch, namespace)
+                if problem:
+                    self._fail(_too_deep(event_type, payload, problem))
                 event = Event(
                     execution_id=self.execution_id,
                     workflow_id=self.workflow_id,
@@ -295,8 +298,21 @@ def _unwritable(problem: OSError, path: Path, hint: str = "") -> LogError:
     return LogError(f"the recording cannot be written: {problem.strerror or problem}", path=str(path), hint=hint)
 
 
+def _too_deep(event_type: str, payload: dict[str, Any], problem: str) -> RecordingError:
+    name = _name_in(payload)
+    return RecordingError(
+        f"{event_type} of {printable(str(name))}: {problem}",
+        step=str(name),
+        hint="Each task that is made within another is one level: make them in a loop instead.",
+    )
+
+
+def _name_in(payload: dict[str, Any]) -> Any:
+    return next((payload[key] for key in ("stepId", "name", "model", "callId", "key") if key in payload), "")
+
+
 def _too_large(event_type: str, payload: dict[str, Any], size: int) -> RecordingError:
-    name = next((payload[key] for key in ("stepId", "name", "model", "callId", "key") if key in payload), "")
+    name = _name_in(payload)
     return RecordingError(
         f"{event_type} of {printable(str(name))} has {size // 1024**2} MiB; one event may have {MAX_EVENT // 1024**2}",
         step=str(name),

@@ -100,6 +100,14 @@ class Run(Turns):
             and effect.kind == kind
             and ((effect.input == asked and b"null" not in asked) or self.same(effect, asked, again))
         ):
+            if effect.start.sequence > self.barrier and self.replaying and not self.lenient:
+                self.fail(diverge.too_early(self, branch, effect))
+                raise Stop
+            if effect.order > self.cursor and not self.concurrent and self.is_strict():
+                missed = self.missed(effect.start.sequence, effect)
+                if missed:  # with one branch nothing else brings it about
+                    self.fail(diverge.out_of_turn(self, (effect.start.sequence, effect), missed))
+                    raise Stop
             branch.position = position + 1
             effect.taken = True
             if self.waiting:
@@ -192,8 +200,11 @@ class Run(Turns):
         self.unrecorded.pop(id(branch), None)
         if wait is None:
             self.at_frontier -= 1
-        else:
-            self.parked = [entry for entry in self.parked if entry[0] is not branch]
+            return
+        for _, _, effect in [entry for entry in self.parked if entry[0] is branch]:
+            if effect is not None and self.replaying:  # the recorded run rested there too, before it gave up
+                self.recorder.events.append(effect.start)
+        self.parked = [entry for entry in self.parked if entry[0] is not branch]
 
     def note_wait(self, branch: Branch, wait: dict[str, Any] | None, effect: Effect | None) -> None:
         """Note that a branch goes no further."""
@@ -218,12 +229,30 @@ class Run(Turns):
             self.jumps += 1
             self.loop.skipped += timeout
             return True
-        if any(not future.done() for _, _, future, _ in self.waiting):
+        waits = [(sequence, effect) for sequence, _, future, effect in self.waiting if not future.done()]
+        if self.resting and (not waits or min(waits)[0] > self.resting[0][0]):
+            return self.open_gate()
+        if waits:
+            first = min(waits, key=lambda wait: wait[0])
+            missed = self.missed(*first) if self.is_strict() else []
+            if missed:
+                self.fail(diverge.out_of_turn(self, first, missed))
+                return True
             self.give_up_on_what_came_before()
             return True
         if self.parked or self.at_frontier:
             return self.conclude()
         return self.conclude_stuck() if self.replaying else False
+
+    def is_strict(self) -> bool:
+        """Whether every recorded effect is to come in its order: a whole recording, replayed to the end."""
+        whole = self.history is not None and not self.history.open_ended
+        return self.replaying and not self.lenient and whole
+
+    def left_gate(self, effect: Effect) -> None:
+        """The code gave up on a gate through which an answer came: it would go on without it."""
+        if self.replaying and not self.lenient:
+            self.fail(diverge.gate_left(self, effect))
 
     def history_left(self) -> bool:
         """Whether a resumed run still goes over what was recorded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -26,7 +27,10 @@ from pytest_loom.flow.perform import (
 from pytest_loom.flow.run import Run
 from pytest_loom.flow.turns import Parked, Stop
 from pytest_loom.flow.values import encode
-from pytest_loom.log.event import Event
+from pytest_loom.log.event import UNDECODABLE, Event
+
+_ROUNDS = 25
+"""How often the loop goes round before code that asks beyond the end of a stream is not about to be cancelled."""
 
 
 def pieces_of(effect: Effect, asked: Asked) -> list[tuple[Event | None, bytes]]:
@@ -44,6 +48,14 @@ def pieces_of(effect: Effect, asked: Asked) -> list[tuple[Event | None, bytes]]:
     return [(None, bytes(piece)) for piece in msgspec.json.decode(effect.output, type=_Stream).stream]
 
 
+def closed_early(effect: Effect, asked: Asked) -> bool:
+    """Whether the recorded run wanted no more of a stream before that was over."""
+    text = effect.end.raw if asked.kind == "step" and effect.end is not None else effect.output
+    if not text or bytes(text).lstrip()[:1] != b"{":
+        return False
+    return msgspec.json.decode(text, type=_Closed).closed is True
+
+
 class _Chunk(msgspec.Struct):
     chunk: msgspec.Raw
 
@@ -52,14 +64,26 @@ class _Stream(msgspec.Struct):
     stream: list[msgspec.Raw] = []
 
 
+class _Closed(msgspec.Struct):
+    closed: Any = None
+
+
 class _Pieces:
-    """The pieces of a live stream as they come, recorded when it ends, fails or is closed early."""
+    """The pieces of a live stream as they come, recorded when it ends, fails or is closed early.
+
+    Where it is closed early, ``"closed": true`` says so: there may have been more.
+    """
 
     def __init__(self, going: Live) -> None:
         self.going = going
         self.info = going.begin()
         self.seen: list[Any] = []
         self.is_over = False
+        self.closed: dict[str, bool] = {}
+
+    def closing(self) -> None:
+        """Nobody wants more of it; what its source does about that is recorded as its end."""
+        self.closed = {"closed": True}
 
     def piece(self, value: Any) -> Any:
         raw = self.going.dumped(value)
@@ -68,7 +92,7 @@ class _Pieces:
         return self.going.asked.load(raw)
 
     def end(self) -> None:
-        """The stream is over, or nobody wants more of it."""
+        """The stream is over."""
         if self.is_over:
             return
         self.is_over = True
@@ -76,11 +100,12 @@ class _Pieces:
         if going.run.stopping:  # nothing is recorded any more, and a finalizer may ask
             return
         if going.asked.kind == "step":
-            going.emit("STEP_COMPLETED", {**going.named, "output": self.seen})
+            going.emit("STEP_COMPLETED", {**going.named, "output": self.seen, **self.closed})
         else:
             kind = going.asked.kind
             field_name = "output" if kind == "tool" else "response"
-            going.emit(f"{kind.upper()}_COMPLETED", {"callId": going.call_id, field_name: {"stream": self.seen}})
+            said = {"callId": going.call_id, field_name: {"stream": self.seen, **self.closed}}
+            going.emit(f"{kind.upper()}_COMPLETED", said)
 
     def fail(self, problem: BaseException) -> None:
         if self.is_over or not checked(problem, self.going.run):
@@ -92,10 +117,10 @@ class _Pieces:
             data = going.asked.error_data(problem)
             error = {**error, "data": data} if data is not None else error
         if going.asked.kind == "step":
-            facts = {**going.named, "error": error, "attempt": going.attempt, "willRetry": False}
+            facts = {**going.named, "error": error, "attempt": going.attempt, "willRetry": False, **self.closed}
             going.emit("STEP_FAILED", facts)
         else:
-            facts = {"callId": going.call_id, "error": {**error, "stream": self.seen}}
+            facts = {"callId": going.call_id, "error": {**error, "stream": self.seen, **self.closed}}
             going.emit(f"{going.asked.kind.upper()}_FAILED", facts)
 
 
@@ -124,7 +149,13 @@ class _Replayed(Iterator[Any]):
         self.run = run
         self.effect = effect
         self.asked = asked
-        self.left = pieces_of(effect, asked)[::-1]
+        try:
+            self.left = pieces_of(effect, asked)[::-1]
+            self.closed = closed_early(effect, asked)
+        except (TypeError, *UNDECODABLE) as problem:
+            run.fail((effect.end or effect.start).error(f"the pieces of a stream cannot be read: {problem}"))
+            raise Stop from None
+        self.count = len(self.left)
         self.events = effect.events[1:][::-1]
         self.is_over = False
 
@@ -142,11 +173,16 @@ class _Replayed(Iterator[Any]):
                 finally:
                     self.end()
             await self.run.turn(self.effect)
+            for _ in range(_ROUNDS if self.closed and self.run.concurrent else 0):
+                await asyncio.sleep(0)  # a sibling's failure, say, ended the recorded reader here
 
     def __next__(self) -> Any:
         if self.is_over:
             raise StopIteration
         if not self.left:
+            if self.closed:
+                self.run.fail(diverge.read_on(self.run, self.effect, self.count))
+                raise Stop
             self.end()
             if self.effect.outcome == "failed":
                 raise raised(self.run, self.effect, self.asked)
@@ -168,8 +204,23 @@ class _Replayed(Iterator[Any]):
         if self.run.replaying:
             self.run.recorder.events.append(event)
 
+    def close(self, cancelled: bool = False) -> None:
+        """Nobody wants more of it; ``cancelled``: since the task that read it was. The recorded run has to agree."""
+        if self.is_over:
+            return
+        self.end()
+        run, effect = self.run, self.effect
+        if run.stopping or run.cut_short:
+            return
+        failed = effect.outcome == "failed" and not was_cancelled(effect)
+        if self.left or (failed and not self.closed):
+            if run.replaying and not (self.closed and cancelled):
+                run.fail(diverge.unread(run, effect, self.count - len(self.left), self.count))
+        elif failed:  # by being closed
+            raise raised(run, effect, self.asked)
+
     def end(self) -> None:
-        """It is over, or nobody wants more of it."""
+        """It is over."""
         if not self.is_over:
             self.is_over = True
             self.run.gave(self.effect)
@@ -216,9 +267,10 @@ class SyncStream(Iterator[Any]):
     def close(self) -> None:
         """Want no more of it."""
         if isinstance(self._source, _Replayed):
-            self._source.end()
+            self._source.close()
         close = getattr(self._source, "close", None)
         if self._pieces is not None and not self._pieces.is_over:
+            self._pieces.closing()
             if close is not None:
                 self._ask(close)
             self._pieces.end()
@@ -236,12 +288,14 @@ class AsyncStream(AsyncIterator[Any]):
         self._pieces: _Pieces | None = None
         self._source: Any = None
         self._is_async = False
+        self._task: asyncio.Task[Any] | None = None
 
     async def begin(self) -> AsyncStream:
         """Match or record the request."""
         if self._source is not None:
             return self
         effect, self._pieces = start_stream(self._branch, self._asked)
+        self._task = asyncio.current_task()
         if effect is not None:
             self._source = _Replayed(self._run, effect, self._asked)
         elif self._pieces is None:
@@ -294,8 +348,9 @@ class AsyncStream(AsyncIterator[Any]):
     async def aclose(self) -> None:
         """Want no more of it."""
         if isinstance(self._source, _Replayed):
-            self._source.end()
+            self._source.close(self._task is not None and self._task.cancelling() > 0)
         if self._pieces is not None and not self._pieces.is_over and self._source is not None:
+            self._pieces.closing()
             close = getattr(self._source, "aclose", None) or getattr(self._source, "close", None)
             if close is not None:
                 await self._ask(close)

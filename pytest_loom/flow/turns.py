@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pytest_loom.flow.history import Effect, History
+from pytest_loom.flow.history import Effect, History, Place
 from pytest_loom.flow.loop import FlowLoop
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ class Parked(Stop):
     """Ends sync flow code that waits for a gate, or has come to the end of what was recorded."""
 
 
+def _in_line(one: Place, other: Place) -> bool:
+    """Whether one of two places is within the other."""
+    (namespace, path), (outer, above) = sorted((one, other), key=lambda place: len(place[1] or ""), reverse=True)
+    return namespace == outer and one != other and f"{path or ''}/".startswith(f"{above}/" if above else "")
+
+
 class Turns:
     """The order of a run's answers, and who waits for which."""
 
@@ -50,6 +56,10 @@ class Turns:
         self.unrecorded: dict[int, LoomError] = {}
         """By branch, what to say of a gate that the recorded run did not wait at, unless the code gives up on it."""
         self.waiting: list[tuple[int, int, asyncio.Future[None], Effect | None]] = []
+        self.resting: list[tuple[int, int, asyncio.Future[None], Effect]] = []
+        self.gates = list(reversed(history.rested)) if history is not None else []
+        self.barrier = self.gates[-1] if self.gates else sys.maxsize
+        """The next answer that came through a gate: the run rested then, so that what followed cannot come before."""
         self.lock = threading.RLock()
         self.moved = threading.Condition(self.lock)
         self.moves = 0
@@ -74,6 +84,36 @@ class Turns:
             await future
         elif effect is not None:
             self.gave(effect)
+
+    async def rest(self, effect: Effect) -> None:
+        """Wait for what came through a gate: as in the recorded run, when nothing else goes on, timers included."""
+        if self.loop is None or effect.end is None:
+            self.gave(effect)
+            return
+        future = self.loop.create_future()
+        heapq.heappush(self.resting, (effect.end.sequence, id(future), future, effect))
+        try:
+            await future
+        except BaseException:
+            self.resting = [entry for entry in self.resting if entry[2] is not future]
+            heapq.heapify(self.resting)
+            if not self.stopping:
+                self.left_gate(effect)
+            raise
+
+    def open_gate(self) -> bool:
+        """Nothing goes on: the next gate that somebody waits at gets its answer. Whether there is one."""
+        while self.resting:
+            _, _, future, effect = heapq.heappop(self.resting)
+            if not future.done():
+                self.gave(effect)
+                future.set_result(None)
+                return True
+        return False
+
+    def left_gate(self, effect: Effect) -> None:
+        """The code gave up on a gate through which an answer came."""
+        raise NotImplementedError
 
     def thread_turn(self, branch: Branch, effect: Effect) -> None:
         """``turn`` for sync code, whose branches are threads: one of them goes on at a time, as recorded."""
@@ -137,6 +177,9 @@ class Turns:
 
     def count(self, effect: Effect) -> None:
         """This answer is given."""
+        if effect.kind == "gate" and effect.end is not None and effect.end.sequence in self.gates:
+            self.gates.remove(effect.end.sequence)
+            self.barrier = self.gates[-1] if self.gates else sys.maxsize
         if effect.order == self.cursor:
             self.cursor += 1
             while self.given and self.cursor in self.given:
@@ -166,6 +209,19 @@ class Turns:
                 effect.taken = True
                 if effect.order >= 0:
                     self.gave(effect)
+
+    def missed(self, sequence: int, effect: Effect | None) -> list[Effect]:
+        """What was recorded before an event and is not asked for, though it is in the way from or to its branch.
+
+        Siblings may overtake one another; what a branch did before it made others, or after they were done, may not.
+        """
+        if effect is None or self.history is None:
+            return []
+        return [
+            other
+            for other in self.history.all()
+            if other.start.sequence < sequence and not other.taken and _in_line(other.place, effect.place)
+        ]
 
     def is_told(self) -> bool:
         """Whether a run that went on was replayed as far as it was recorded: what its timers would do is not known."""

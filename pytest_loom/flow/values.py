@@ -16,6 +16,7 @@ import types
 import typing
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -217,8 +218,6 @@ class Codec:
         if copy is not _OTHER and self._lost(copy, copy) is None:
             return copy
         found = plain(value, self.where)
-        if self.json and type(value) in _SCALARS:
-            return found
         problem = self._lost(value, found)
         if problem is None:
             return found
@@ -301,6 +300,8 @@ def _difference(value: Any, back: Any, path: str) -> str | None:
             (lost for key in value if (lost := _difference(value[key], back.get(key), f"{path}.{key}")) is not None),
             None,
         )
+    if isinstance(value, deque) and value.maxlen != back.maxlen:
+        return f"{f': {path.lstrip(chr(46))}' if path else ''} would come back without its maxlen"
     if isinstance(value, (list, tuple, deque)) and len(value) == len(back):
         pairs = enumerate(zip(value, back, strict=True))
         return next(
@@ -317,6 +318,10 @@ def _difference(value: Any, back: Any, path: str) -> str | None:
             ),
             None,
         )
+    if isinstance(value, (datetime, time)) and value.tzinfo is not None and value.tzinfo.utcoffset(None) is None:
+        place = f": {path.lstrip('.')}" if path else ""
+        zone = printable(str(value.tzinfo), 40)
+        return f"{place} would come back without the rules of its time zone ({zone}): give it in UTC"
     same = value == back or (kind is float and math.isnan(value) and math.isnan(back))
     same = same or (isinstance(value, Decimal) and value.is_nan() and back.is_nan())
     if same:
@@ -340,7 +345,7 @@ def _revive(data: Any, classes: dict[str, type]) -> Any:
     name, value = data.get("$type"), data.get("$value")
     if name == "bytes" and data.get("$via") == "base64" and isinstance(value, str):
         return base64.b64decode(value)
-    if data.get("$via") == "fields" and name in classes:
+    if data.get("$via") == "fields" and isinstance(name, str) and name in classes:
         return codec_for(classes[name], "").load_raw(_encode(value))
     return {key: _revive(part, classes) for key, part in data.items()}
 

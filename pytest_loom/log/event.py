@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,6 +22,10 @@ Engine = Literal["journal", "checkpoint"]
 
 UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 """What decoding raises for bad data. Before msgspec 0.21 its own error was no ValueError."""
+
+MAX_LEVELS = 256
+MAX_PLACE = 20_000
+"""How many levels a branch or a namespace may have, and how many characters: each level costs on every look."""
 
 MAX_DEPTH = 500
 """How deep the values of a payload may be nested: with more, comparing and printing them would break down."""
@@ -126,6 +130,10 @@ class Event(
             step=step,
             hint=hint,
         )
+
+    def misshapen(self, problem: Exception) -> LogError:
+        """The LogError for a payload that has not the shape of its kind."""
+        return self.error(f"the payload of {self.event_type} does not have its shape: {printable(str(problem))}")
 
 
 @dataclass(frozen=True)
@@ -292,6 +300,22 @@ def decode(raw: msgspec.Raw, event: Event) -> Any:
         return _decode_json(raw)
     except UNDECODABLE as problem:
         raise event.error(f"the payload of {printable(event.event_type)} cannot be decoded: {problem}") from None
+
+
+def check_places(events: Iterable[Event]) -> None:
+    """Raise LogError where an event stands in a branch or namespace that is too long or has too many levels."""
+    wrong = {place for place in {(event.branch, event.namespace) for event in events} if place_problem(*place)}
+    if wrong:
+        event = next(event for event in events if (event.branch, event.namespace) in wrong)
+        raise event.error(f"{place_problem(event.branch, event.namespace)}; no run nests its branches so deep")
+
+
+def place_problem(branch: str | None, namespace: str | None) -> str:
+    """What is wrong with where an event stands, or ""."""
+    for what, path in (("branch", branch), ("namespace", namespace)):
+        if path is not None and (len(path) > MAX_PLACE or path.count("/") >= MAX_LEVELS):
+            return f"its {what} has more than {MAX_LEVELS} levels or {MAX_PLACE} characters"
+    return ""
 
 
 def check_depth(raw: msgspec.Raw, event: Event) -> None:

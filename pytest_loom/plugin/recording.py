@@ -61,7 +61,7 @@ class Recording:
         self.input = input
         self.events = list(events)
         self.marker = request.node.get_closest_marker("loom")
-        self.rules = diff_rules(self.marker) if self.marker is not None else {}
+        self.rules = {"compare": "all", **(diff_rules(self.marker) if self.marker is not None else {})}
         self.ignore = [*self.rules.get("ignore", ()), *ignore]
         self.ref = _golden_ref(request, self.marker, path)
         self.name = shown(self.ref.path, self.config.invocation_params.dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
+import msgspec
 import pydantic
 import pytest
 from typing_extensions import TypedDict
@@ -23,7 +25,9 @@ from pytest_loom import (
     Flow,
     FlowError,
     Log,
+    LogError,
     LoomError,
+    ReplayDivergence,
     StepError,
     SyncContext,
     arecord,
@@ -40,6 +44,7 @@ from pytest_loom import (
     step,
     tool,
 )
+from pytest_loom.flow import seam
 
 Mode = Literal["async", "sync"]
 
@@ -1391,6 +1396,136 @@ class TestStreams:
         assert output(log) == ["0", "1", "2", "ValueError: broken"]
         assert log.state.frames["count"].status == "failed"
         replayed(log, today)
+
+    @pytest.mark.parametrize(
+        ("recorded", "today", "said"),
+        [
+            (99, 1, "reads 1 piece of the stream of step count, the golden run read all 3"),
+            (2, 1, "reads 1 piece of the stream of step count, the golden run read all 2"),
+            (1, 99, "reads on in the stream of step count, which the golden run closed after 1 piece"),
+            (3, 99, "reads on in the stream of step count, which the golden run closed after 3 pieces"),
+        ],
+    )
+    def test_read_to_another_piece(self, mode: Mode, recorded: int, today: int, said: str) -> None:
+        """Code that reads a stream further than recorded, or not so far, is a divergence."""
+        log = record(_streaming(mode, take=recorded, fail=False))
+        LIVE.clear()
+        with pytest.raises(ReplayDivergence) as caught:
+            replay(log, _streaming(mode, take=today, fail=False))
+        assert caught.value.kind == "stream"
+        assert said in caught.value.what
+        assert LIVE == []
+
+    def test_not_read_to_its_failure(self, mode: Mode) -> None:
+        """Code that has all pieces of a stream, but does not see any more that it failed, is a divergence."""
+        log = record(_streaming(mode, take=99, fail=True))
+        with pytest.raises(ReplayDivergence, match="3 pieces and then its failure") as caught:
+            replay(log, _streaming(mode, take=3, fail=True))
+        assert caught.value.kind == "stream"
+
+    def test_the_end_itself_need_not_be_asked_for(self, mode: Mode) -> None:
+        """Code that knows the last piece, and stops there, has read as much as code that was told of the end."""
+        replay(record(_streaming(mode, take=99, fail=False)), _streaming(mode, take=3, fail=False))
+
+    def test_resumed_and_read_on(self, mode: Mode) -> None:
+        """A resume does not give a stream that was cut short for a whole one either."""
+        log = record(_streaming(mode, take=1, fail=False))
+        with pytest.raises(ReplayDivergence, match="reads on"):
+            resume(Log(log.events[:-1]), _streaming(mode, take=99, fail=False))
+
+    @pytest.mark.parametrize("kind", ["tool", "model"])
+    def test_of_tools_and_models(self, kind: Any) -> None:
+        """The streams of tools and models are compared in the same way, and say when they were closed early."""
+        wire: seam.Wire[Any] = seam.Wire(dump=lambda value: value, load=lambda data: data)
+
+        def reading(take: int) -> Flow[..., Any]:
+            @flow(id="asking")
+            def asking(ctx: SyncContext) -> list[int]:
+                return list(itertools.islice(seam.stream(kind, "count", {}, lambda: iter(range(3)), wire), take))
+
+            return asking
+
+        whole, cut = record(reading(99)), record(reading(2))
+        assert whole.state.calls[0].output == {"stream": [0, 1, 2]}
+        assert cut.state.calls[0].output == {"stream": [0, 1], "closed": True}
+        replayed(whole, reading(99))
+        replayed(cut, reading(2))
+        for log, take in ((whole, 2), (cut, 99), (cut, 1)):
+            with pytest.raises(ReplayDivergence) as caught:
+                replay(log, reading(take))
+            assert caught.value.kind == "stream"
+
+    def test_pieces_that_are_none(self) -> None:
+        """A log whose stream has no pieces in it is an error that names the event."""
+        wire: seam.Wire[Any] = seam.Wire(dump=lambda value: value, load=lambda data: data)
+
+        @flow(id="asking")
+        def asking(ctx: SyncContext) -> list[int]:
+            return list(seam.stream("tool", "count", {}, lambda: iter(range(3)), wire))
+
+        log = record(asking)
+        events = [
+            msgspec.structs.replace(event, raw=msgspec.Raw(bytes(event.raw).replace(b"[0,1,2]", b"1")))
+            for event in log.events
+        ]
+        with pytest.raises(LogError, match="event 3: the pieces of a stream cannot be read"):
+            replay(Log(events), asking)
+
+    def test_closed_by_a_siblings_failure(self) -> None:
+        """A reader that a failed sibling ended between two pieces is ended there again: that is no change."""
+
+        @step
+        async def count() -> AsyncIterator[int]:
+            LIVE.append("count")
+            for number in itertools.count():
+                yield number
+
+        @step
+        async def failing() -> None:
+            await asyncio.sleep(0)
+            raise ValueError("failed")
+
+        @flow(id="siblings", steps=[count, failing])
+        async def siblings(ctx: Context) -> str:
+            async def reading() -> None:
+                async for _ in ctx.stream(count):
+                    await asyncio.sleep(0)
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(reading())
+                    group.create_task(ctx.run(failing))
+            except* ValueError:
+                pass
+            return "over"
+
+        replayed(record(siblings), siblings)
+
+    def test_a_source_that_fails_when_it_is_closed(self) -> None:
+        """What a generator raises at being closed, its reader gets again in a replay."""
+
+        @step
+        def count() -> Iterator[int]:
+            LIVE.append("count")
+            try:
+                yield 1
+                yield 2
+            finally:
+                raise ValueError("not closed")
+
+        @flow(id="closing", steps=[count])
+        def closing(ctx: SyncContext) -> str:
+            stream = ctx.stream(count)
+            next(stream)
+            try:
+                stream.close()
+            except ValueError as problem:
+                return str(problem)
+            return "closed"
+
+        log = record(closing)
+        assert output(log) == "not closed"
+        replayed(log, closing)
 
     def test_typed_pieces(self, mode: Mode) -> None:
         """Pieces come back as what the generator's annotation says."""

@@ -6,7 +6,22 @@ import asyncio
 import threading
 from typing import Any
 
-from pytest_loom import Context, Log, SyncContext, current_step, diff_runs, flow, record, replay, resume, step
+import pytest
+
+from pytest_loom import (
+    Context,
+    Log,
+    RecordingError,
+    SyncContext,
+    current_step,
+    diff_runs,
+    flow,
+    record,
+    replay,
+    resume,
+    step,
+)
+from pytest_loom.flow.history import History
 
 
 @step
@@ -47,6 +62,44 @@ def test_the_same_parts_within_branches_and_outside_of_them() -> None:
         again = resume(Log(log.events[:cut]), top)
         assert diff_runs(log, again, compare=("status", "output", "step-output")) == []
         assert diff_runs(again, replay(again, top), compare="all") == []
+
+
+def test_only_what_is_within_a_step_is_answered_with_it() -> None:
+    """A step whose name begins with another's, and its later occurrences, keep what they did to themselves."""
+
+    @step(id="outer.more")
+    async def longer(ctx: Context, number: int) -> int:
+        return await ctx.run(work, 300 + number)
+
+    @flow(id="alike", steps=[work, outer, longer])
+    async def alike(ctx: Context) -> list[Any]:
+        return [await ctx.run(outer, 1), await ctx.run(longer, 2), await ctx.run(outer, 3), await ctx.run(longer, 4)]
+
+    log = record(alike)
+    history = History(log)
+    found = {name: sum(map(len, history.within(name))) for name in ("outer", "outer#2", "outer.more", "out")}
+    assert found == {"outer": 3, "outer#2": 3, "outer.more": 1, "out": 0}
+    assert diff_runs(log, replay(log, alike), compare="all") == []
+
+
+def test_branches_without_end_are_not_recorded() -> None:
+    """What could not be read again is refused while recording, with what to do about it."""
+
+    @flow(id="chain", steps=[work])
+    async def chain(ctx: Context) -> None:
+        async def link(left: int) -> None:
+            if left:
+                await asyncio.create_task(link(left - 1))
+            else:
+                await ctx.run(work, 1)
+
+        await link(levels)
+
+    levels = 256
+    assert diff_runs(record(chain), replay(record(chain), chain), compare="all") == []
+    levels = 257
+    with pytest.raises(RecordingError, match="its branch has more than 256 levels"):
+        record(chain)
 
 
 def test_a_step_that_ran_steps_beside_others_keeps_its_place_in_a_replay() -> None:

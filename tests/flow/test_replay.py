@@ -618,6 +618,44 @@ class TestOrder:
         assert divergence(log, polling).kind == "stuck"
 
 
+SEVERAL = {"args": [1, 2], "kwargs": {}}
+
+
+class TestSeveralArguments:
+    @pytest.mark.parametrize("sync", [False, True])
+    def test_are_told_from_one_that_looks_like_them(self, sync: bool) -> None:
+        """``run(add, 1, 2)`` and ``run(add, {"args": [1, 2], "kwargs": {}})`` are two calls, either way round."""
+
+        @step
+        def add(one: Any, other: Any = None) -> Any:
+            LIVE.append("add")
+            return [one, other]
+
+        def adding(*args: Any) -> Flow[..., Any]:
+            if sync:
+
+                @flow(id="adding", steps=[add])
+                def adds(ctx: SyncContext) -> Any:
+                    return ctx.run(add, *args)
+
+                return adds
+
+            @flow(id="adding", steps=[add])
+            async def aadds(ctx: Context) -> Any:
+                return await ctx.run(add, *args)
+
+            return aadds
+
+        several, one = adding(1, 2), adding(SEVERAL)
+        assert output(golden(one)) == [SEVERAL, None]
+        for today, other in ((several, one), (one, several)):
+            log = golden(today)
+            assert diff_runs(log, replay(log, today), compare="all") == []
+            assert divergence(log, other).kind == "argument-changed"
+            assert rerun_step(log, "add", add) == []
+            LIVE.clear()
+
+
 class TestInFlight:
     def test_up_to_a_gate(self) -> None:
         """A run that waits is replayed up to its gate; asking for more, or for something else, is a divergence."""
@@ -1216,6 +1254,26 @@ class TestFork:
 
 
 class TestRerunStep:
+    def test_a_stream_that_was_closed_early(self) -> None:
+        """Only as much of it is read as the recorded run read: what would come then, nobody knows."""
+
+        @step
+        def count() -> Iterator[int]:
+            yield from itertools.count()
+
+        @step(id="count")
+        async def acount() -> AsyncIterator[int]:
+            for number in itertools.count():
+                yield number
+
+        @flow(id="counting", steps=[count])
+        def counting(ctx: SyncContext) -> list[int]:
+            return list(itertools.islice(ctx.stream(count), 3))
+
+        log = record(counting)
+        assert rerun_step(log, "count", count) == []
+        assert asyncio.run(arerun_step(log, "count", acount)) == []
+
     def test_shows_a_changed_body(self) -> None:
         """The real body on the recorded input, compared with the recorded output, leaf by leaf."""
 
@@ -1258,6 +1316,23 @@ class TestRerunStep:
 
 
 class TestByHand:
+    @pytest.mark.parametrize("manifest", [1, "x", []])
+    def test_a_manifest_that_is_none(self, manifest: Any) -> None:
+        """It is an error that names the event, for replay as for the fold."""
+        log = logged(("EXECUTION_STARTED", {"manifest": manifest}), ("EXECUTION_COMPLETED", {}))
+        for read in (lambda: log.state, lambda: replay(log, noting())):
+            with pytest.raises(LogError, match="event 1: the payload of EXECUTION_STARTED does not have its shape"):
+                read()
+
+    @pytest.mark.parametrize("place", [(None, "1/" * 256 + "1"), ("a/" * 256 + "a", None), (None, "1" * 20_001)])
+    def test_places_without_end(self, place: Any) -> None:
+        """Branches and namespaces have at most 256 levels, and their names an end: each level costs on every look."""
+        started = ("STEP_STARTED", {"stepId": "note", "input": "a"})
+        log = logged(("EXECUTION_STARTED", {}), started, places={1: place})
+        for read in (lambda: log.state, lambda: replay(log, noting("a"))):
+            with pytest.raises(LogError, match=r"event 2: its (branch|namespace) has more than 256 levels"):
+                read()
+
     def test_with_call_ids_and_other_key_order(self) -> None:
         """A log that other code wrote is matched by meaning: key order, call ids and spacing do not matter."""
 

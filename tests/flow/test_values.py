@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pydantic
 import pytest
@@ -136,6 +137,7 @@ SURVIVE: list[tuple[str, Any, Any]] = [
     ("datetime", dt.datetime, dt.datetime(2026, 1, 2, 3, 4, 5, 6)),
     ("aware datetime", dt.datetime, NOW),
     ("datetime with an offset", dt.datetime, NOW.astimezone(dt.timezone(dt.timedelta(hours=5, minutes=30)))),
+    ("datetime in a zone without changes", dt.datetime, NOW.replace(tzinfo=ZoneInfo("UTC"))),
     ("date", dt.date, DAY),
     ("time", dt.time, dt.time(1, 2, 3, 4)),
     ("timedelta", dt.timedelta, dt.timedelta(days=-1, microseconds=7)),
@@ -326,6 +328,11 @@ CANNOT: list[tuple[str, Any, Any, str]] = [
     ("half a character as key", Any, {"\ud800": 1}, "half a character"),
     ("nan that nobody annotated", Any, [float("nan")], "[0] is a float"),
     ("int subclass", int, type("Number", (int,), {})(3), "Number"),
+    ("bool as int", int, True, "int"),
+    ("nothing as int", int, None, "int"),
+    ("deque with a maxlen", collections.deque[int], collections.deque([1], maxlen=3), "maxlen"),
+    ("datetime in a zone", dt.datetime, dt.datetime(2026, 3, 28, tzinfo=ZoneInfo("Europe/Paris")), "Europe/Paris"),
+    ("dict that looks like bytes", Any, {"a": {"$type": "bytes", "$via": "base64", "$value": "YWI="}}, "a is a dict"),
 ]
 
 
@@ -424,12 +431,13 @@ class TestCannotSurvive:
 
 
 class TestReading:
-    def test_the_logs_word_makes_no_class(self) -> None:
+    @pytest.mark.parametrize("name", ["subprocess.Popen", {}, [1]])
+    def test_the_logs_word_makes_no_class(self, name: Any) -> None:
         """A mark in a log is read only as a class that the annotation leads to, else it stays data."""
         builder = LogBuilder("x", "producing")
         builder.add("EXECUTION_STARTED", {}, timestamp=0)
         builder.add("STEP_STARTED", {"stepId": "produce"}, timestamp=0)
-        mark = {"$type": "subprocess.Popen", "$via": "fields", "$value": {"args": ["true"]}}
+        mark = {"$type": name, "$via": "fields", "$value": {"args": ["true"]}}
         builder.add("STEP_COMPLETED", {"stepId": "produce", "output": {"a": mark}}, timestamp=0)
         builder.add("EXECUTION_COMPLETED", {"output": None}, timestamp=0)
         today, seen = producing(Any, None)

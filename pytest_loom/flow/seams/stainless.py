@@ -206,6 +206,8 @@ class _Call:
         def frames(_: Any) -> Iterator[bytes]:
             for piece in pieces:
                 yield _frame(piece)
+                if _is_last(piece):
+                    return
 
         members = {"__iter__": frames, "close": lambda _: pieces.close()}
         return type("ByteStream", (self.httpx.SyncByteStream,), members)()
@@ -216,6 +218,8 @@ class _Call:
         async def frames(_: Any) -> AsyncIterator[bytes]:
             async for piece in pieces:
                 yield _frame(piece)
+                if _is_last(piece):
+                    return
 
         members = {"__aiter__": frames, "aclose": lambda _: pieces.aclose()}
         return type("AsyncByteStream", (self.httpx.AsyncByteStream,), members)()
@@ -317,6 +321,11 @@ def _frame(piece: Piece) -> bytes:
     lines = [f"event: {piece['event']}"] if "event" in piece else []
     lines += [f"data: {line}" for line in _text(piece["data"]).split("\n")]
     return "\n".join([*lines, "", ""]).encode()
+
+
+def _is_last(piece: Piece) -> bool:
+    """Whether nothing comes after a piece. Some versions of the SDK close a stream there, some read it to its end."""
+    return piece.get("data") == "[DONE]"
 
 
 def _data(text: str) -> Any:
