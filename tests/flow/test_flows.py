@@ -1515,7 +1515,7 @@ class TestStreams:
 
         @flow(id="closing", steps=[count])
         def closing(ctx: SyncContext) -> str:
-            stream = ctx.stream(count)
+            stream: Any = ctx.stream(count)
             next(stream)
             try:
                 stream.close()

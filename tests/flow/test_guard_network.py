@@ -55,9 +55,10 @@ class Server:
         self.place = f"127.0.0.1:{self.port}"
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Server]:
-    """One server for all tests."""
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server of the test's own, so that no late connection of another test counts, and no proxy before it."""
+    monkeypatch.setenv("no_proxy", "*")
     server = Server()
     thread = threading.Thread(target=server.http.serve_forever, args=(0.01,))
     thread.start()
@@ -65,14 +66,6 @@ def running() -> Iterator[Server]:
     server.http.shutdown()
     thread.join()
     server.http.server_close()
-
-
-@pytest.fixture
-def server(running: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The server, with nothing counted yet and no proxy before it."""
-    monkeypatch.setenv("no_proxy", "*")
-    running.connections = running.requests = 0
-    return running
 
 
 def connect(place: tuple[str, int]) -> None:

@@ -87,13 +87,17 @@ def test_branches_without_end_are_not_recorded() -> None:
 
     @flow(id="chain", steps=[work])
     async def chain(ctx: Context) -> None:
+        tasks: list[asyncio.Task[None]] = []
+
         async def link(left: int) -> None:
             if left:
-                await asyncio.create_task(link(left - 1))
+                tasks.append(asyncio.create_task(link(left - 1)))
             else:
                 await ctx.run(work, 1)
 
         await link(levels)
+        for task in tasks:
+            await task
 
     levels = 256
     assert diff_runs(record(chain), replay(record(chain), chain), compare="all") == []
