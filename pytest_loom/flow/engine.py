@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
@@ -110,13 +110,28 @@ def _arguments(run: Run, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args if run.flow.plain else (context_for(run, run.flow), *args)
 
 
+def _held(code: Callable[[], Any]) -> Generator[tuple[Any, BaseException | None], None, None]:
+    """What code gives or raises, out of a generator: which exception it was handling when it ended goes with that.
+
+    Code that is ended in the middle of its own handlers would otherwise leave its exception behind, as the context of
+    all that the thread raises later.
+    """
+    try:
+        value = code()
+    except BaseException as problem:
+        yield None, problem
+    else:
+        yield value, None
+
+
 def _execute_sync(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
     token = here.set(Branch(run, (None, None)))
+    held = _held(lambda: itself(run.flow.fn)(*_arguments(run, args), **kwargs))
     try:
-        outcome: Outcome = (True, itself(run.flow.fn)(*_arguments(run, args), **kwargs), None)
-    except BaseException as problem:
-        outcome = (not isinstance(problem, Stop), None, problem)
+        value, problem = next(held)
+        outcome: Outcome = (not isinstance(problem, Stop), value, problem)
     finally:
+        held.close()
         here.reset(token)
     for thread in run.started:
         thread.join()

@@ -192,8 +192,8 @@ def load_golden(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool)
         pytest.fail(
             f"golden log {name} does not exist.\n"
             f"  Make it: {again}\n"
-            "  (the test then accepts what today's code did; look at it before you commit it;"
-            " effects that call out need --loom-live as well)",
+            "  (the test then accepts what today's code did; look at it before you commit it)\n"
+            "  Effects that call out need --loom-live as well.",
             pytrace=False,
         )
     items = _read(ref.path, _stamp(ref.path))

@@ -22,3 +22,10 @@ def golden_flows() -> Iterator[ModuleType]:
     spec.loader.exec_module(module)
     yield module
     del sys.modules["golden_flows"]
+
+
+@pytest.fixture(autouse=True)
+def no_exception_left_behind() -> Iterator[None]:
+    """Code that a run ended in the middle of its handlers leaves nothing behind in the thread that ran it."""
+    yield
+    assert sys.exc_info()[0] is None
