@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
+import msgspec
 import pydantic
 
 from pytest_loom import Context, Log, SyncContext, current_step, flow, load_log, record, resume, step, tool, write_log
@@ -308,6 +309,16 @@ def threads(ctx: SyncContext, numbers: Sequence[int], more: int = 3) -> list[Any
 
 
 FLOWS: dict[str, Flow[..., Any]] = {"rich": rich, "threads": threads}
+
+
+def comparable(log: Log) -> Log:
+    """The log without its tools' JSON Schemas, which pydantic's versions write differently."""
+    events = []
+    for event in log.events:
+        payload = event.payload
+        payload.pop("toolSchema", None)
+        events.append(msgspec.structs.replace(event, raw=msgspec.Raw(msgspec.json.encode(payload))))
+    return Log(events)
 
 
 def recorded(name: str) -> Log:
