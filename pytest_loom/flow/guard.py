@@ -33,13 +33,14 @@ import os
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from pytest_loom.errors import LiveCallError, printable
@@ -49,6 +50,8 @@ from pytest_loom.flow.imports import on_import
 
 LIMIT = 20
 """So many refused calls of one block are ordinary errors; from the next one on it is Refused."""
+
+_FINALIZE = weakref.finalize.__call__.__code__
 
 
 class Refused(BaseException):
@@ -187,8 +190,22 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     if judge is None:
         return
     guard = active()
-    if guard is not None:
+    if guard is None:
+        return
+    try:
         judge(guard, *args)
+    except (LiveCallError, Refused):
+        if not _cleans_up():
+            raise
+        guard.calls.pop()
+
+
+def _cleans_up() -> bool:
+    """Whether the garbage collector, which runs when it likes, cleans up after somebody (a temporary folder)."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not _FINALIZE:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _wrappings() -> dict[str, Callable[[ModuleType], None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -10,6 +11,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,3 +188,14 @@ class TestFiles:
         del sys.modules["loom_guard_compiled"]
         assert guard.calls == []
         assert list((tmp_path / "__pycache__").glob("loom_guard_compiled.*.pyc"))
+
+
+def test_what_the_garbage_collector_cleans_up_is_nobodys_call(tmp_path: Path) -> None:
+    """It runs when it likes, so also in the middle of a run, for what another test left."""
+    folder = tempfile.TemporaryDirectory(dir=tmp_path)
+    name = folder.name
+    with closed() as guard, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del folder
+        gc.collect()
+    assert (guard.calls, os.path.exists(name)) == ([], False)
