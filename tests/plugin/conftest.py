@@ -19,6 +19,7 @@ import pytest
 # Whatever a run within this process imports for the first time is thrown away after it, so it is imported here.
 import pytest_loom
 from pytest_loom import LogBuilder
+from pytest_loom.flow.engine import patched
 from pytest_loom.log.write import encode_events
 
 for _name in pytest_loom.__all__:
@@ -152,7 +153,8 @@ def desk(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("CI", "BUILD_NUMBER", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
-    made = Desk(pytester)
+    with patched():  # what a run imports of packages that are there is imported here, so that it stays
+        made = Desk(pytester)
     made.write("app.py", APP)
     made.ini()
     return made

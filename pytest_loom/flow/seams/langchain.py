@@ -48,7 +48,8 @@ _SAID_ELSEWHERE = frozenset({"model", "model_name", "_type", "stream", "streamin
 def install() -> Callable[[], None]:
     """Patch langchain_core, which is imported already; what is returned undoes it."""
     chat = importlib.import_module("langchain_core.language_models.chat_models").BaseChatModel
-    tool = importlib.import_module("langchain_core.tools").BaseTool
+    # From where it is defined: langchain_core.tools loads its names on first use, and keeps them.
+    tool = importlib.import_module("langchain_core.tools.base").BaseTool
     events = {"_stream_chat_model_events": _stream(_event_wire), "_astream_chat_model_events": _astream(_event_wire)}
     answers = {"_generate": _generate, "_agenerate": _agenerate, "_stream": _stream(_chunk_wire),
                "_astream": _astream(_chunk_wire)}  # fmt: skip
