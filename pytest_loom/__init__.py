@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_loom.contract.model import Contract as Contract
     from pytest_loom.contract.resolve import contract_of as contract_of
+    from pytest_loom.deploy.decide import ResumeDecision as ResumeDecision
+    from pytest_loom.deploy.decide import check_resume as check_resume
     from pytest_loom.deploy.report import DeployReport as DeployReport
     from pytest_loom.deploy.report import Finding as Finding
     from pytest_loom.deploy.report import finding as finding
     from pytest_loom.deploy.simulate import simulate_deploy as simulate_deploy
+    from pytest_loom.errors import ApprovalError as ApprovalError
     from pytest_loom.errors import FlowError as FlowError
     from pytest_loom.errors import LiveCallError as LiveCallError
     from pytest_loom.errors import LogError as LogError
@@ -61,14 +64,14 @@ if TYPE_CHECKING:
     from pytest_loom.log.event import Event as Event
     from pytest_loom.log.event import Log as Log
     from pytest_loom.log.event import LogBuilder as LogBuilder
+    from pytest_loom.log.migrations import migrate as migrate
+    from pytest_loom.log.migrations import migration as migration
     from pytest_loom.log.schema import PINNED_EVENT_TYPES as PINNED_EVENT_TYPES
     from pytest_loom.log.schema import SCHEMA_VERSION as SCHEMA_VERSION
     from pytest_loom.log.schema import known_event_types as known_event_types
     from pytest_loom.log.scrub import Scrubber as Scrubber
     from pytest_loom.log.upcast import upcaster as upcaster
     from pytest_loom.log.write import write_log as write_log
-    from pytest_loom.resume.migrations import migrate as migrate
-    from pytest_loom.resume.migrations import migration as migration
     from pytest_loom.resume.resume_as import aresume_as as aresume_as
     from pytest_loom.resume.resume_as import resume_as as resume_as
     from pytest_loom.sources import load_log as load_log
@@ -82,9 +85,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "pytest_loom.contract.model": ("Contract",),
     "pytest_loom.contract.resolve": ("contract_of",),
+    "pytest_loom.deploy.decide": ("ResumeDecision", "check_resume"),
     "pytest_loom.deploy.report": ("DeployReport", "Finding", "finding"),
     "pytest_loom.deploy.simulate": ("simulate_deploy",),
     "pytest_loom.errors": (
+        "ApprovalError",
         "FlowError",
         "LiveCallError",
         "LogError",
@@ -138,7 +143,7 @@ _HOMES = {
     "pytest_loom.log.schema": ("PINNED_EVENT_TYPES", "SCHEMA_VERSION", "known_event_types"),
     "pytest_loom.log.upcast": ("upcaster",),
     "pytest_loom.log.write": ("write_log",),
-    "pytest_loom.resume.migrations": ("migrate", "migration"),
+    "pytest_loom.log.migrations": ("migrate", "migration"),
     "pytest_loom.resume.resume_as": ("aresume_as", "resume_as"),
     "pytest_loom.sources": ("load_log", "load_logs"),
     "pytest_loom.state": ("ExecutionState", "Frame", "Suspension"),

@@ -85,6 +85,13 @@ class StateMigrationError(MigrationError):
     """
 
 
+class ApprovalError(LoomError):
+    """An approval does not hold for what today's code or tools would do; nothing was appended to the run.
+
+    What was shown is what was approved (seed 003): it is asked again, never mapped to another call.
+    """
+
+
 class FlowError(LoomError):
     """Today's flows cannot be had: a module that does not import, a resolver or contract of the wrong shape."""
 

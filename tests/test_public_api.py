@@ -90,7 +90,7 @@ def test_flow_is_the_decorator_whatever_was_imported_before(first: str) -> None:
     assert done.stdout.split() == ["f"]
 
 
-@pytest.mark.parametrize("first", ["", "import pytest_loom.resume.migrations; ", "from pytest_loom import migrate; "])
+@pytest.mark.parametrize("first", ["", "import pytest_loom.log.migrations; ", "from pytest_loom import migrate; "])
 def test_resume_is_the_function_whatever_was_imported_before(first: str) -> None:
     """The same for the room that is called ``resume``."""
     code = (

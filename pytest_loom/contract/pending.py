@@ -103,6 +103,44 @@ def standing_problems(old_tool: ToolContract, new_tool: ToolContract) -> list[Pr
     return found
 
 
+def value_problems(old_schema: Any, new_schema: Any, value: Any) -> list[Problem]:
+    """What today's schema would refuse of a recorded value, or lose because a key of it got another name; [] if none.
+
+    A key that is merely no longer read is no problem: nothing of today's asks for it. Without the old schema (None) a
+    new key is taken for the new name of a lost one where it looks like it. ``value`` is JSON data; never raises for it.
+    """
+    if new_schema is None or new_schema is True:
+        return []
+    try:
+        if old_schema is not None and schema_digest(old_schema, ordered=True) == schema_digest(
+            new_schema, ordered=True
+        ):
+            return []
+        new = bind(new_schema, value)
+        old = bind(True if old_schema is None else old_schema, value)
+    except (Undecided, FlowError, RecursionError) as problem:
+        cause = "it is nested too deep" if isinstance(problem, RecursionError) else printable(str(problem))
+        return [Problem("", "undecided", "reapprove", f"it cannot be told what today's code reads of it: {cause}")]
+    found = []
+    for path, now in new.items():
+        where, recorded = shown_path(path) or "it", _shown(path, value)
+        if now.kind == "refused" and old.get(path, _NOTHING).kind != "refused":
+            kind = {"missing": "newly-required", "limit": "narrowed", "enum": "narrowed"}.get(now.text, "retyped")
+            what = "is required today" if now.text == "missing" else f"is {recorded}, and today {printable(now.note)}"
+            found.append(Problem(shown_path(path), kind, "reapprove", f"{where} {what}"))
+    for path, other in _renamed([path for path in new if new[path].kind == "ignored"], old, new).items():
+        fate = new[other]
+        then = f"be {printable(fate.text)}" if fate.kind == "default" else "be left out"
+        then = "be missing" if fate.kind == "refused" else then
+        detail = (
+            f"{shown_path(path)} is {_shown(path, value)}, which today's type does not read; it has"
+            f" {shown_path(other)} instead, which would {then}"
+        )
+        found = [problem for problem in found if problem.path != shown_path(other)]
+        found.append(Problem(shown_path(path), "renamed", "reapprove", detail))
+    return found
+
+
 def _unfit(new: Mapping[Path, Fact], args: Any) -> list[Problem]:
     """Without an old schema: what today's tool does not take as it was shown."""
     bad = {path: fact for path, fact in new.items() if fact.kind in ("refused", "ignored")}

@@ -174,18 +174,21 @@ class Contracts:
 def load_contracts(source: Any) -> Contracts:
     """The contracts that were captured, or written down otherwise.
 
-    ``source``: a Contract, its JSON as a mapping, a mapping of workflow ids to either or to lists of them (the oldest
+    ``source``: a Contract, a flow that has one, its JSON as a mapping, a mapping of workflow ids to either or to lists of them (the oldest
     first), a captured file, a file of plain contract JSON, or a folder of such files, as ``capture`` lays them out or
     side by side. Plain contracts have no date, and count as older than any that has one.
 
     Raises FlowError where it is none of these; a folder's files are only read, and judged, when they are asked for.
     """
+    if isinstance(source, Contracts):
+        return source
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         if not path.exists():
             raise FlowError("there are no contracts: no such file or folder", path=str(path), hint=f"Give {_SOURCES}.")
         return Contracts(folder=path) if path.is_dir() else Contracts([_read(path)])
-    if isinstance(source, Contract) or (isinstance(source, Mapping) and isinstance(source.get("workflowId"), str)):
+    is_json = isinstance(source, Mapping) and isinstance(source.get("workflowId"), str)
+    if is_json or isinstance(source, Contract) or hasattr(type(source), "__loom_contract__"):
         return Contracts([_plain(source)])
     if isinstance(source, Mapping):
         return Contracts(

@@ -1,7 +1,8 @@
-"""The checks: one small pure function per finding code, ``(log, today's contract) -> findings``.
+"""The checks of structure: small pure functions, ``(log, today's contract, yesterday's contract) -> findings``.
 
-``flow-missing``, ``log-unreadable`` and ``schema-unknown`` come from the simulation itself: without a log and a flow
-there is nothing to check. Users add their own checks with the ``pytest_loom_checks`` hook.
+``flow-missing``, ``log-unreadable`` and ``schema-unknown`` come from the decision itself: without a log and a flow
+there is nothing to check. Users add their own checks with the ``pytest_loom_checks`` hook; those may leave yesterday's
+contract out, which is None where none is kept.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator
 
 from pytest_loom.contract.model import Contract
+from pytest_loom.contract.schema import compare_schemas
+from pytest_loom.deploy.approvals import calls_waiting
 from pytest_loom.deploy.report import Finding, finding
+from pytest_loom.deploy.values import recorded_input, recorded_outputs, recorded_state
+from pytest_loom.deploy.versions import saved_versions
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
 from pytest_loom.state import Suspension
 
-Check = Callable[[Log, Contract], Iterable[Finding]]
+Check = Callable[[Log, Contract], Iterable[Finding]] | Callable[[Log, Contract, Contract | None], Iterable[Finding]]
 
 
 def step_removed(log: Log, contract: Contract) -> Iterator[Finding]:
@@ -66,6 +71,32 @@ def gate_removed(log: Log, contract: Contract) -> Iterator[Finding]:
         )
 
 
+def gate_changed(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
+    """Who answers knows the question of yesterday: what today's flow does not read of such an answer (seed 003)."""
+    if contract.gates is None or yesterday is None or yesterday.gates is None or log.state.status != "suspended":
+        return
+    for event in dict.fromkeys(event for wait in log.state.suspensions for event in wait.events):
+        was, now = yesterday.gates.get(event), contract.gates.get(event)
+        if was is None or now is None:
+            continue
+        changes = compare_schemas(was.payload_schema, now.payload_schema)
+        hurt = [change for change in changes if change.breaking and change.kind != "ignored"]
+        doubt = [change for change in changes if change.breaking is None or change.kind == "ignored"]
+        for found, severity in ((hurt, "breaking"), (doubt if not hurt else [], "warning")):
+            if found:
+                said = "; ".join(f"{change.path or 'the answer'}: {change.detail}" for change in found[:4])
+                yield finding(
+                    log,
+                    "gate-changed",
+                    f"waits for {printable(event)}, whose answer was of another shape when it was asked for: {said}."
+                    " An answer as it was asked for would be refused, or read as something else.",
+                    "Let the gate read the old shape too (an optional field, an alias), or let the old code finish"
+                    " these runs.",
+                    step=event,
+                    severity=severity,  # type: ignore[arg-type]  # one of the two above
+                )
+
+
 def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
     """A run waits and will be resumed by today's code: worth a look, never a reason to fail (ADR 0008)."""
     waits = log.state.suspensions
@@ -80,7 +111,16 @@ def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
     )
 
 
-BUILT_IN: tuple[Check, ...] = (step_removed, gate_removed, suspended_carryover)
+BUILT_IN: tuple[Check, ...] = (
+    step_removed,
+    gate_removed,
+    gate_changed,
+    saved_versions,
+    calls_waiting,
+    suspended_carryover,
+)
+AS_DATA: tuple[Check, ...] = (recorded_input, recorded_outputs, recorded_state)
+"""Asked where today's flow is known as data only: code reads recorded values with its own types, in a replay."""
 _NO_GATES = ("timer", "crash", "breakpoint")
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from pytest_loom.contract.model import Contract
 from pytest_loom.log.event import Log
+from pytest_loom.resume.policy import Verdict
 
 Severity = Literal["breaking", "warning", "info"]
-Verdict = Literal["resume", "upcast", "migrate", "pin", "reapprove", "fork", "manual", "reject"]
 
 BREAKING: dict[str, Verdict] = {
     "flow-missing": "reject",
@@ -113,7 +114,7 @@ class DeployReport:
     """The outcome of ``simulate_deploy``: ``ok``, ``findings``, ``runs`` (unfinished ones and those with findings).
 
     ``examined`` counts the runs in scope, ``in_flight`` the unfinished ones among them, ``skipped`` those out of scope;
-    ``notes`` say what was not looked at, and why.
+    ``notes`` say what was not looked at, and why; ``contracts`` are today's, of the workflows that runs asked for.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -122,6 +123,7 @@ class DeployReport:
     in_flight: int = 0
     skipped: int = 0
     notes: list[str] = field(default_factory=list)
+    contracts: dict[str, Contract] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

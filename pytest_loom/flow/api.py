@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from pytest_loom.errors import FlowError, LiveCallError, LoomError, RecordingError, ReplayDivergence, printable
+from pytest_loom.errors import (
+    FlowError,
+    LiveCallError,
+    LoomError,
+    RecordingError,
+    ReplayDivergence,
+    printable,
+)
 from pytest_loom.evals.diff import Differences, diff_runs
 from pytest_loom.evals.paths import Rules
 from pytest_loom.evals.values import MISSING
 from pytest_loom.flow import diverge, guard
+from pytest_loom.flow.carried import refuse_uncarried
 from pytest_loom.flow.contract import gates_of, manifest
 from pytest_loom.flow.definition import Flow, flow_of
 from pytest_loom.flow.engine import execute, in_thread, patched
 from pytest_loom.flow.failures import error_payload
+from pytest_loom.flow.hazards import refuse_hazards
 from pytest_loom.flow.history import Effect, History
+from pytest_loom.flow.inputs import flow_at, given, recorded_input
 from pytest_loom.flow.perform import Host, current_step
 from pytest_loom.flow.recorder import Recorder, Scrubs, as_recorded, put_back
 from pytest_loom.flow.run import Run
-from pytest_loom.flow.values import encode, why_not
+from pytest_loom.flow.values import why_not
 from pytest_loom.log.event import Event, Log
 from pytest_loom.log.scrub import DEFAULT as SCRUB
 
@@ -248,82 +257,6 @@ def _last(runs: list[Run]) -> Run | None:
     return runs[-1] if runs else None
 
 
-def given(flow: Flow[..., Any], input: Any) -> tuple[tuple[Any, ...], dict[str, Any], bytes]:
-    """The arguments that an input means, and the input as it is recorded."""
-    parameters = [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
-    if input is MISSING:
-        missing = [part.name for part in parameters if part.default is part.empty]
-        if missing:
-            raise FlowError(f"flow {flow.id} needs its input {missing[0]}", hint="record(flow, input)")
-        return (), {}, b""
-    if not parameters:
-        if input is None:
-            return (), {}, b""
-        raise FlowError(f"flow {flow.id} takes no input", hint="record(flow)")
-    names = {part.name for part in parameters}
-    try:
-        if len(parameters) == 1:
-            value = flow.input.parse(input)
-            return *_placed(flow, {parameters[0].name: value}), encode(flow.input.dump(value))
-        if not (isinstance(input, Mapping) and set(input) <= names):
-            input = {parameters[0].name: input}
-        missing = [part.name for part in parameters if part.default is part.empty and part.name not in input]
-        if missing:
-            raise FlowError(f"flow {flow.id} needs its input {missing[0]}", hint="Give a dict of all inputs by name.")
-        values = {name: flow.input_parts[name].parse(value) for name, value in input.items()}
-        raw = encode({name: flow.input_parts[name].dump(value) for name, value in values.items()})
-        return *_placed(flow, values), raw
-    except ValueError as problem:
-        if isinstance(problem, LoomError):
-            raise
-        raise FlowError(
-            f"the input does not fit flow {flow.id}: {why_not(problem)}", hint="Give what its annotation says."
-        ) from None
-
-
-def _placed(flow: Flow[..., Any], values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Inputs as the flow's parameters take them, by place or by name; those left out by their defaults."""
-    placed = [part for part in flow.parameters if part.kind in (part.POSITIONAL_ONLY, part.POSITIONAL_OR_KEYWORD)]
-    named = [part for part in flow.parameters if part.kind is part.KEYWORD_ONLY and part.name in values]
-    args = tuple(values.get(part.name, part.default) for part in placed)
-    return args, {part.name: values[part.name] for part in named}
-
-
-def recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that a recorded input means to today's flow."""
-    raw = history.raw_input
-    parameters = [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
-    try:
-        if not raw:
-            missing = [part.name for part in parameters if part.default is part.empty]
-            if missing:
-                raise ValueError(f"{missing[0]} is missing")
-            return (), {}
-        if not parameters and raw != b"null":
-            raise ValueError("it takes no input any more")
-        if len(parameters) == 1:
-            return _placed(flow, {parameters[0].name: flow.input.load_raw(raw)})
-        data = msgspec.json.decode(raw)
-        if not isinstance(data, dict):
-            data = {} if data is None else {parameters[0].name: data}
-        unknown = [name for name in data if name not in flow.input_parts]
-        missing = [part.name for part in parameters if part.default is part.empty and part.name not in data]
-        if unknown or missing:
-            raise ValueError(f"{printable(unknown[0])} is unknown" if unknown else f"{missing[0]} is missing")
-        return _placed(flow, {name: flow.input_parts[name].load(value) for name, value in data.items()})
-    except ValueError as problem:
-        error = ReplayDivergence(
-            f"the recorded input does not fit today's flow {flow.id}: {why_not(problem)}",
-            path=history.log.path,
-            line=history.log.events[0].line,
-            execution_id=history.log.execution_id,
-            hint="A waiting run could not be resumed on this code: keep the input readable, or migrate it:\n"
-            "  resume_as(log, flow, transform_state=lambda old: …)",
-        )
-        error.kind = "input-contract"
-        raise error from None
-
-
 # Replaying ----------------------------------------------------------------------------------------------------------
 
 
@@ -435,8 +368,10 @@ def may_resume(
         raise LoomError("a payload needs the event that it comes with", hint="resume(log, flow, event=…, payload=…)")
     else:
         news = _half_answered(flow, history)
+    refuse_uncarried(log, flow.versions)
     # Where its waits are all that is open, a run that crashed cannot be told from one that rests.
-    _replay(log, flow, "raise", (), effects, (), (), scrub, host, [], open_ended=True)
+    candidate = _replay(log, flow, "raise", (), effects, (), (), scrub, host, [], open_ended=True)
+    refuse_hazards(log, flow, candidate)
     return news
 
 
@@ -520,7 +455,7 @@ def _answer(flow: Flow[..., Any], wait: Effect, event: str, payload: Any) -> lis
     if event == "TIMEOUT":
         said = {"eventType": "TIMEOUT", **keyed, "payload": {"on": wait.name}}
         return [("EXECUTION_RESUMED", said, wait.place)]
-    data = gate_data(_flow_at(flow, wait.place[0]), event, payload, wait.start.execution_id)
+    data = gate_data(flow_at(flow, wait.place[0]), event, payload, wait.start.execution_id)
     said = {"eventType": event, **keyed, "payload": data}
     own = data if isinstance(data, dict) else {} if data is None else {"value": data}
     return [(event, own, (None, None)), ("EXECUTION_RESUMED", said, wait.place)]
@@ -544,15 +479,6 @@ def gate_data(flow: Flow[..., Any], event: str, payload: Any, execution_id: str 
             execution_id=execution_id,
             hint="Nothing was appended. Give what the gate's annotation says.",
         ) from None
-
-
-def _flow_at(flow: Flow[..., Any], namespace: str | None) -> Flow[..., Any]:
-    """The sub-flow whose effects are recorded under a namespace (``child#2/grandchild``); the flow where none is."""
-    for part in (namespace or "").split("/"):
-        inner = flow.steps.get(re.sub(r"^[\d.]+:|#\d+$", "", part))
-        if isinstance(inner, Flow):
-            flow = inner
-    return flow
 
 
 def _half_answered(flow: Flow[..., Any], history: History) -> list[Any]:

@@ -11,9 +11,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from pytest_loom.errors import FlowError, RecordingError, printable
+from pytest_loom.errors import FlowError, RecordingError, StateMigrationError, printable
 from pytest_loom.flow import diverge
+from pytest_loom.flow.approvals import without_tool
 from pytest_loom.flow.branches import Branch, here
+from pytest_loom.flow.carried import todays_state
+from pytest_loom.flow.contract import arguments_schema, shown_tool
 from pytest_loom.flow.definition import Flow, Step, Tool, resolved_hints
 from pytest_loom.flow.history import Effect
 from pytest_loom.flow.perform import Asked
@@ -21,6 +24,7 @@ from pytest_loom.flow.quick import UNSAID, said
 from pytest_loom.flow.run import Run
 from pytest_loom.flow.turns import Parked, Stop
 from pytest_loom.flow.values import Codec, codec_for, encode, plain
+from pytest_loom.log.event import Event
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +43,7 @@ class ContextBase:
         self._run = run
         self._flow = flow
         self._state: Any = None
+        self._saved: Event | None = None
 
     def _branch(self) -> Branch:
         branch = here.get()
@@ -131,14 +136,14 @@ class ContextBase:
         except RecordingError as error:
             run.fail(error)
             raise Stop from None
-        self._state = state
+        self._state, self._saved = state, None
         payload: dict[str, Any] = {"state": data}
         if self._flow.versions.get("state") is not None:
             payload = {"stateSchemaVersion": self._flow.versions["state"], **payload}
         recorded = run.history.snapshots.get(branch.place, []) if run.history is not None else []
         branch.snapshots += 1
         if branch.snapshots <= len(recorded):
-            event = recorded[branch.snapshots - 1]
+            event = self._saved = recorded[branch.snapshots - 1]
             if not run.replaying:
                 return
             raw = run.recorder.scrubbed(encode(payload))
@@ -149,8 +154,25 @@ class ContextBase:
 
     @property
     def state(self) -> Any:
-        """The state as the run last recorded it with ``snapshot``; None before."""
-        return self._state
+        """The state as the run last recorded it with ``snapshot``; None before.
+
+        In a run that goes on it is what was recorded then, carried to today's version by the registered migrations, as
+        an instance of what today's code snapshots.
+        """
+        if self._saved is None:
+            return self._state
+        run, event = self._run, self._saved
+        payload = event.payload
+        try:
+            today = self._flow.versions.get("state")
+            data = todays_state(payload["state"], payload.get("stateSchemaVersion"), today)
+            return codec_for(type(self._state), f"flow {self._flow.id}: the state").load(data)
+        except StateMigrationError as error:
+            error.path, error.line, error.execution_id = event.path, event.line, self.execution_id
+            run.fail(error)
+        except ValueError as problem:
+            run.fail(diverge.unfit_state(run, event, problem))
+        raise Stop
 
     # Requests ---------------------------------------------------------------------------------------------------
 
@@ -219,8 +241,6 @@ class ContextBase:
         if tool.version is not None:
             facts["toolSchemaVersion"] = tool.version
         if tool.approval:
-            from pytest_loom.flow.contract import arguments_schema
-
             facts["approval"] = True
             facts["toolSchema"] = arguments_schema(tool)
         output = self._output(tool)
@@ -244,11 +264,18 @@ class ContextBase:
             wait["timeoutMs"] = int(seconds * 1000)
         if pending is not None:
             try:
-                wait["pending"] = plain(pending, f"gate {event}: pending")
+                wait["pending"] = self._bound(plain(pending, f"gate {event}: pending"))
             except RecordingError as error:
                 self._run.fail(error)
                 raise Stop from None
         return wait
+
+    def _bound(self, pending: Any) -> Any:
+        """What waits, each call of a declared tool with what the tool is like when it is shown."""
+        if isinstance(pending, list):
+            return [self._bound(item) for item in pending]
+        tool = self._flow.tools.get(str(pending.get("name"))) if isinstance(pending, dict) else None
+        return pending if tool is None else {**shown_tool(tool), **pending}
 
     def _gate(self, branch: Branch, wait: dict[str, Any]) -> Effect | None:
         key = wait.get("correlationKey")
@@ -285,7 +312,9 @@ def wait_event(run: Run, effect: Effect, wait: dict[str, Any]) -> Any:
     raw = run.recorder.scrubbed(encode(wait))
     if bytes(effect.start.raw) == raw:
         return effect.start
-    recorded = effect.start.payload
-    today = msgspec.json.decode(raw)
+    recorded, today = effect.start.payload, msgspec.json.decode(raw)
+    shown = recorded.get("pending")
+    if shown is not None and without_tool(shown) == without_tool(today.get("pending")):
+        today["pending"] = shown
     same = {name: value for name, value in recorded.items() if name in today or value is not None}
     return effect.start if same == today else msgspec.structs.replace(effect.start, raw=msgspec.Raw(raw))

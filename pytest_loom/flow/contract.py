@@ -52,7 +52,15 @@ def manifest(flow: Flow[..., Any]) -> dict[str, Any]:
     tools = {name: tool.version for name, tool in flow.tools.items() if tool.version is not None}
     if tools:
         found["toolSchemaVersions"] = tools
+    if flow.fingerprint is not None:
+        found["contractFingerprint"] = flow.fingerprint
     return found
+
+
+def shown_tool(tool: Tool[..., Any]) -> dict[str, Any]:
+    """What a pending call says of its tool: what somebody is shown is bound to it (DESIGN section 5)."""
+    facts: dict[str, Any] = {"toolSchema": arguments_schema(tool), "permissions": list(tool.permissions)}
+    return facts if tool.version is None else {**facts, "toolSchemaVersion": tool.version}
 
 
 def arguments_schema(tool: Tool[..., Any]) -> dict[str, Any]:

@@ -251,6 +251,19 @@ class Flow(_Declared[P, R]):
         """How the payload of a gate's event goes into the log."""
         return codec_for(self.gates[event], f"gate {event}: the payload")
 
+    @functools.cached_property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of its contract; None for a plain callable, which declares none, and where it has none."""
+        from pytest_loom.contract.fingerprint import fingerprint
+        from pytest_loom.contract.resolve import contract_of
+
+        if self.plain:
+            return None
+        try:
+            return fingerprint(contract_of(self))
+        except FlowError:  # an annotation that no schema can say: whoever asks for the contract is told
+            return None
+
     def __loom_contract__(self) -> dict[str, Any]:
         """The flow's contract as data."""
         from pytest_loom.flow.contract import contract_data

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_loom.flow.branches import Branch
     from pytest_loom.flow.history import Effect
     from pytest_loom.flow.run import Run
+    from pytest_loom.log.event import Event
 
 _FIELD = {"step": "input", "tool": "args", "model": "request", "gate": "correlationKey"}
 _VERB = {"step": "runs step", "tool": "calls tool", "model": "calls model", "decision": "decides", "gate": "waits for"}
@@ -192,6 +193,21 @@ def unfit(run: Run, effect: Effect, problem: Exception) -> ReplayDivergence:
     )
     hint = f"A waiting run would fail here. Keep the type readable, or migrate.{_ACCEPT}"
     return _error(run, "output-type", what, None, hint, effect, None, [effect])
+
+
+def unfit_state(run: Run, event: Event, problem: ValueError) -> ReplayDivergence:
+    """The recorded state does not fit what today's code keeps as its state."""
+    from pytest_loom.flow.values import why_not
+
+    state = event.payload.get("state")
+    what = f"the recorded state does not fit today's: {why_not(problem)}\n    recorded: {short(state, 200)}"
+    hint = (
+        "A waiting run would fail here. Raise the state's version and say how the old one is carried over:\n"
+        '  @flow(…, versions={"state": …})  and  @migration("state", from_version=…)'
+    )
+    error = _error(run, "state-type", what, None, hint, None, None, [])
+    error.line = event.line
+    return error
 
 
 def _error(

@@ -18,7 +18,7 @@ import msgspec
 from pytest_loom.errors import LogError
 from pytest_loom.flow.values import encode
 from pytest_loom.fold import occurrence_keys
-from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth, check_places
+from pytest_loom.log.event import UNDECODABLE, Event, Log, check_depth, check_places, decode
 from pytest_loom.log.payloads import (
     ABSENT,
     read_answer,
@@ -64,6 +64,11 @@ class Effect(msgspec.Struct, eq=False, gc=False):
             self.between = [event]
         else:
             self.between.append(event)
+
+    @property
+    def value(self) -> Any:
+        """Its output as plain data. Raises LogError where it cannot be decoded."""
+        return decode(msgspec.Raw(self.output), self.end or self.start)
 
     @property
     def events(self) -> list[Event]:

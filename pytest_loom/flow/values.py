@@ -255,6 +255,7 @@ class Codec:
             return None
         from pydantic import PydanticInvalidForJsonSchema, TypeAdapter
 
+        _ = self.adapter  # which says what is wrong with an annotation that nothing is known of
         try:
             return TypeAdapter(self.annotation).json_schema()
         except PydanticInvalidForJsonSchema:

@@ -148,6 +148,15 @@ class Golden:
     accept: Callable[[Log], None] | None = None
 
 
+_reading = 0
+
+
+def read_anew() -> None:
+    """What events mean has changed (another upcaster is registered): logs fold anew when they are asked next."""
+    global _reading
+    _reading += 1
+
+
 class Log:
     """The ordered events of one execution.
 
@@ -157,7 +166,7 @@ class Log:
     log that a test holds as its golden.
     """
 
-    __slots__ = ("_state", "engine", "events", "golden", "live", "notices", "path", "source")
+    __slots__ = ("_reading", "_state", "engine", "events", "golden", "live", "notices", "path", "source")
 
     def __init__(
         self,
@@ -179,6 +188,7 @@ class Log:
         self.notices = tuple(notices)
         self.golden: Golden | None = None
         self._state: ExecutionState | None = None
+        self._reading = 0
 
     @property
     def execution_id(self) -> str:
@@ -192,10 +202,11 @@ class Log:
 
     @property
     def state(self) -> ExecutionState:
-        """What the log says happened (``replay_as_fixture``), computed once."""
-        if self._state is None:
+        """What the log says happened (``replay_as_fixture``), computed once for the upcasters that there are."""
+        if self._state is None or self._reading != _reading:
             from pytest_loom.fold import replay_as_fixture
 
+            self._reading = _reading
             self._state = replay_as_fixture(self)
         return self._state
 

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -334,9 +334,9 @@ def _finish(group: _Group, path: Path) -> Log | LogError:
     return Log(group.events, path=str(path), notices=(_PARTIAL,) if path.name.endswith(".partial") else ())
 
 
-def check_events(events: list[Event]) -> None:
+def check_events(events: Sequence[Event]) -> None:
     """Raise LogError unless the events are one execution's, complete and in order, in a version that is understood."""
-    workflow_id = events[0].workflow_id
+    workflow_id, execution_id = events[0].workflow_id, events[0].execution_id
     known = known_event_types()
     for sequence, event in enumerate(events, 1):
         if (
@@ -344,22 +344,25 @@ def check_events(events: list[Event]) -> None:
             or event.event_type not in known
             or event.schema_version != SCHEMA_VERSION
             or event.workflow_id != workflow_id
+            or event.execution_id != execution_id
             or bytes(event.raw)[:1] != b"{"
         ):
-            _check_event(event, sequence, workflow_id)
+            _check_event(event, sequence, events[0])
 
 
-def _check_event(event: Event, sequence: int, workflow_id: str) -> None:
+def _check_event(event: Event, sequence: int, first: Event) -> None:
     """Raise the LogError for what is wrong with an event; one that is merely unusual passes."""
     problem = schema_problem(event.schema_version)
     if problem is not None:
         raise event.error(problem, hint=_OTHER_VERSION, kind=UnknownSchemaVersion)
     if event.sequence != sequence:
         raise _sequence_error(event, sequence)
-    if event.workflow_id != workflow_id:
+    if event.workflow_id != first.workflow_id:
         raise event.error(
-            f"belongs to workflow {printable(event.workflow_id)}, the events before to {printable(workflow_id)}"
+            f"belongs to workflow {printable(event.workflow_id)}, the events before to {printable(first.workflow_id)}"
         )
+    if event.execution_id != first.execution_id:
+        raise event.error(f"is another execution's than the events before ({printable(first.execution_id)})")
     if is_kernel_type(event.event_type) and event.event_type not in known_event_types() and not event.ignorable:
         raise unknown_kind(event)
     if bytes(event.raw)[:1] != b"{":

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pytest_loom.errors import LogError, UnknownSchemaVersion, UpcastError, printable
-from pytest_loom.log.event import Event
+from pytest_loom.log.event import Event, read_anew
 from pytest_loom.log.pure import Place, Refused, chain_text, plain_text, run_pure
 from pytest_loom.log.schema import is_kernel_type, known_event_types
 
@@ -72,6 +72,7 @@ def upcaster(kind: str, *, from_version: int) -> Callable[[F], F]:
             )
         steps[from_version] = Upcaster(kind, from_version, function, place)
         _today[kind] = max(steps) + 1
+        read_anew()
         return function
 
     return register
@@ -88,10 +89,12 @@ def isolated_upcasters() -> Iterator[None]:
     global _upcasters, _today
     before = _upcasters, _today
     _upcasters, _today = {}, {}
+    read_anew()
     try:
         yield
     finally:
         _upcasters, _today = before
+        read_anew()
 
 
 def current_version(kind: str) -> int:

@@ -233,17 +233,29 @@ class Loom:
         return self._judged(await ascore_run(_state(run), self._scorers(scorers)), thresholds)
 
     def simulate_deploy(
-        self, logs: Iterable[Log] | Log | str | os.PathLike[str], flows: Any = None, *, scope: Any = "auto"
+        self,
+        logs: Iterable[Log] | Log | str | os.PathLike[str],
+        flows: Any = None,
+        *,
+        contract: Any = None,
+        scope: Any = "auto",
+        policy: Any = None,
     ) -> DeployReport:
-        """Simulate a deploy (``simulate_deploy``) against ``flows``, by default those of the ``loom_flows`` fixture."""
+        """Simulate a deploy (``simulate_deploy``) against ``flows``, by default those of the ``loom_flows`` fixture.
+
+        Without ``contract`` those that were captured (``loom_contracts``) are taken for yesterday's.
+        """
         from pytest_loom import simulate_deploy
-        from pytest_loom.plugin.items import checks_of
+        from pytest_loom.plugin.items import checks_of, kept_contracts
 
         if isinstance(logs, (str, os.PathLike)):
             logs = self._path(logs)
         if flows is None:
             flows = self._request.getfixturevalue("loom_flows")
-        return simulate_deploy(logs, flows, scope=scope, checks=checks_of(self._request.node))
+        if contract is None:
+            contract = kept_contracts(self._request.config)
+        checks = checks_of(self._request.node)
+        return simulate_deploy(logs, flows, contract=contract, scope=scope, policy=policy, checks=checks)
 
     def _effects(self) -> dict[str, Any]:
         config = self._request.config

@@ -9,22 +9,35 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_loom.plugin.keys import FACTS
-from pytest_loom.plugin.options import SETTINGS, failing, flows_target, import_flows, log_files, raised_at, shown
+from pytest_loom.plugin.options import (
+    SETTINGS,
+    Settings,
+    failing,
+    flows_target,
+    import_flows,
+    log_files,
+    raised_at,
+    shown,
+)
 
 if TYPE_CHECKING:
     from pytest_loom.deploy.checks import Check
+    from pytest_loom.deploy.report import DeployReport
 
 FILES = pytest.StashKey[tuple[dict[Path, None], list[str]]]()
 """The log files of this session, and the patterns that matched none."""
+
+CONTRACTS = pytest.StashKey[Any]()
+"""The contracts that were captured before."""
 
 UNUSABLE = pytest.StashKey[dict[str, Exception]]()
 """The ``module:attr`` whose import failed, and how: what an import does is not done twice."""
@@ -105,15 +118,46 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     settings = config.stash[SETTINGS]
     logs = LogStream(iter_file(Path(shown(node.path, config.invocation_params.dir))))
     try:
-        report = simulate_deploy(logs, loom_flows, scope=settings.scope, checks=checks_of(node))  # type: ignore[arg-type]
+        report = simulate_deploy(
+            logs,
+            loom_flows,
+            contract=kept_contracts(config),
+            scope=settings.scope,  # type: ignore[arg-type]  # argparse knows the choices
+            policy=settings.policy,
+            checks=checks_of(node),
+        )
+        captured = _captured(settings, loom_flows, report) if settings.update else []
     except LoomError as error:
         raise failing(f"deploy simulation: not judged: {error}") from None
     report.findings = acknowledge(report.findings, settings.acks, date.today())
-    node.stash[FACTS] = {"report": report.as_dict()}
+    node.stash[FACTS] = {"report": report.as_dict(), "captured": captured}
     node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]  # a rerun has its own
     node.user_properties.append(("loom", json.dumps({"ok": report.ok, **report.summary()})))
     if not report.ok:
         pytest.fail("\n".join(cause_lines(found for found in report.findings if found.blocks)), pytrace=False)
+
+
+def kept_contracts(config: pytest.Config) -> Any:
+    """The contracts that were captured before this session, read as they are asked for; None where none were."""
+    from pytest_loom.contract.store import load_contracts
+
+    if CONTRACTS not in config.stash:
+        folder = config.stash[SETTINGS].contracts
+        config.stash[CONTRACTS] = load_contracts(folder) if folder.is_dir() else None
+    return config.stash[CONTRACTS]
+
+
+def _captured(settings: Settings, flows: Any, report: DeployReport) -> list[str]:
+    """Keep today's contracts: of what the logs asked for, and of all that a mapping of flows names."""
+    from pytest_loom.contract.resolve import contract_of
+    from pytest_loom.contract.store import capture
+
+    contracts = dict(report.contracts)
+    if isinstance(flows, Mapping) and "workflowId" not in flows:
+        contracts.update((name, contract_of(flow)) for name, flow in flows.items() if name not in contracts)
+    now = datetime.now(UTC)
+    paths = [capture(settings.contracts, contract, now) for contract in contracts.values()]
+    return [str(path) for path in paths if path is not None]
 
 
 def checks_of(node: pytest.Item) -> list[Check]:

@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_loom.deploy.acks import Ack
+    from pytest_loom.resume.policy import Policy
 
 SCOPES = ("auto", "all", "in-flight")
 DEFAULT_LOGS = ("**/*.loom.jsonl", "**/*.loom.jsonl.gz")
@@ -29,7 +30,8 @@ class Settings:
     """What the user asked for.
 
     ``base`` is the folder that relative paths start from (the ini file's, else rootdir); ``update`` says that this run
-    may rewrite what it compares with (``--snapshot-update`` or ``--loom-update``).
+    may rewrite what it compares with (``--snapshot-update`` or ``--loom-update``), ``contracts`` is the folder of
+    captured contracts, which need not be there.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Settings:
         log_patterns: list[str],
         flow_lines: list[str],
         acks: list[Ack],
+        contracts: Path,
+        policy: Policy | None,
     ) -> None:
         self.base = base
         self.simulate = simulate
@@ -52,6 +56,8 @@ class Settings:
         self.log_patterns = log_patterns
         self.flow_lines = flow_lines
         self.acks = acks
+        self.contracts = contracts
+        self.policy = policy
 
 
 SETTINGS = pytest.StashKey[Settings]()
@@ -102,6 +108,12 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("loom_logs", "globs of recorded logs, one a line (default: every *.loom.jsonl)", type="linelist")
     parser.addini("loom_flows", "today's flows: module:attr, or lines of GLOB = module:attr", type="string")
     parser.addini("loom_acks", "a TOML file of acknowledged findings", type="string")
+    parser.addini(
+        "loom_contracts",
+        "where contracts are captured, one for each that was ever deployed (default: loom-contracts)",
+        type="string",
+    )
+    parser.addini("loom_policy", "a TOML file: which verdict is allowed for which flow, tool or risk", type="string")
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -126,6 +138,8 @@ def read_settings(config: pytest.Config) -> Settings:
     if reports and not simulate:
         raise pytest.UsageError("--loom-report writes what a deploy simulation found: give --loom-deploy-sim too")
     acks = str(config.getini("loom_acks") or "").strip()
+    contracts = str(config.getini("loom_contracts") or "").strip()
+    policy = str(config.getini("loom_policy") or "").strip()
     return Settings(
         base=base,
         simulate=simulate,
@@ -135,6 +149,8 @@ def read_settings(config: pytest.Config) -> Settings:
         log_patterns=[str(line) for line in config.getini("loom_logs")],
         flow_lines=lines,
         acks=_acks(base / acks) if acks and simulate else [],
+        contracts=base / (contracts or "loom-contracts"),
+        policy=_policy(base / policy) if policy and simulate else None,
     )
 
 
@@ -160,6 +176,16 @@ def _acks(path: Path) -> list[Ack]:
         return load_acks(path)
     except LoomError as error:
         raise pytest.UsageError(f"loom_acks: {error}") from None
+
+
+def _policy(path: Path) -> Policy:
+    from pytest_loom.errors import LoomError
+    from pytest_loom.resume.policy import load_policy
+
+    try:
+        return load_policy(path)
+    except LoomError as error:
+        raise pytest.UsageError(f"loom_policy: {error}") from None
 
 
 def log_files(settings: Settings) -> tuple[dict[Path, None], list[str]]:

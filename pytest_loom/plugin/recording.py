@@ -83,8 +83,9 @@ class Recording:
         return self.golden
 
     def _check_question(self) -> None:
-        from pytest_loom.flow.api import gate_data, given
+        from pytest_loom.flow.api import gate_data
         from pytest_loom.flow.history import History
+        from pytest_loom.flow.inputs import given
         from pytest_loom.flow.recorder import without_secrets
 
         assert self.golden is not None

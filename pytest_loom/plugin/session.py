@@ -128,6 +128,11 @@ class Accounting:
             logs = "golden log" if len(accepted) == 1 else "golden logs"
             yield f"accepted {len(accepted)} {logs}; look at the change before you commit it:"
             yield from (f"  {path} ({what})" for path, what in accepted)
+        captured = sorted({path for facts in self.facts.values() for path in facts.get("captured", [])})
+        if captured:
+            here = self.config.invocation_params.dir
+            yield f"captured {len(captured)} contract{'' if len(captured) == 1 else 's'}; commit with the deploy:"
+            yield from (f"  {shown(path, here)}" for path in captured)
         if self.report is not None:
             yield from self._simulation_lines()
 

@@ -1,4 +1,4 @@
-"""Yesterday's run on today's code: what carries saved state, plans and tool arguments across versions (seed 003).
+"""Yesterday's run on today's code: policies, ``resume_as``, and changes to build migrations from (seed 003).
 
 The package has the name of the function beside it (``from pytest_loom import resume``): so it can be called as it.
 """

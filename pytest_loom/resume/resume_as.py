@@ -9,19 +9,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from pytest_loom.contract.fingerprint import fingerprint
-from pytest_loom.contract.resolve import contract_of, resolver_of
+from pytest_loom.contract.resolve import resolver_of
 from pytest_loom.errors import FlowError, LoomError, ReplayDivergence, StateMigrationError, printable
 from pytest_loom.flow.api import go_on, may_resume, refuse_if_over
 from pytest_loom.flow.definition import Flow, flow_of
 from pytest_loom.flow.engine import in_thread
+from pytest_loom.flow.fit import Transform, check_fit, misfit, transformed
 from pytest_loom.flow.history import History
 from pytest_loom.flow.perform import Host
 from pytest_loom.flow.recorder import Recorder, Scrubs
 from pytest_loom.flow.run import Run
 from pytest_loom.log.event import Log
 from pytest_loom.log.scrub import DEFAULT as SCRUB
-from pytest_loom.resume.inputs import Transform, check_fit, misfit, transformed
 
 Strategy = Literal["replay-check", "pinned"]
 
@@ -130,7 +129,7 @@ def _migrated(
         "fromVersion": _on(log, "toVersion", "flowVersion"),
         "toVersion": flow.version,
         "fromHash": _on(log, "toHash", "contractFingerprint"),
-        "toHash": _fingerprint(flow),
+        "toHash": flow.fingerprint,
     }
     said.update({name: value for name, value in facts.items() if value is not None})
     if transform is None:
@@ -164,11 +163,6 @@ def _on(log: Log, migrated: str, started: str) -> Any:
     return state.manifest.get(started)
 
 
-def _fingerprint(flow: Flow[..., Any]) -> str | None:
-    """The fingerprint of a flow's contract; None for a plain callable, which declares none."""
-    return None if flow.plain else fingerprint(contract_of(flow))
-
-
 def _pinned(log: Log, flow: Any) -> Flow[..., Any]:
     """The flow in the version that the run is on. Raises FlowError where it cannot be had, or is not that version."""
     version, recorded = _on(log, "toVersion", "flowVersion"), _on(log, "toHash", "contractFingerprint")
@@ -192,7 +186,7 @@ def _pinned(log: Log, flow: Any) -> Flow[..., Any]:
             'get_flow(workflow_id, version), or check the flow at hand: strategy="replay-check".',
             **where,
         )
-    today = _fingerprint(found)
+    today = found.fingerprint
     if recorded is not None and today is not None and recorded != today:
         raise FlowError(
             f"the flow at hand says that it is {shown}, and has another contract than the one that the run is pinned "

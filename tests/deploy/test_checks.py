@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_loom import Contract, Log, LogBuilder
-from pytest_loom.deploy.checks import BUILT_IN, gate_removed, step_removed, suspended_carryover
+from pytest_loom.deploy.approvals import calls_waiting
+from pytest_loom.deploy.checks import BUILT_IN, gate_changed, gate_removed, step_removed, suspended_carryover
+from pytest_loom.deploy.versions import saved_versions
 
 Run = Callable[..., Log]
 
@@ -121,4 +123,11 @@ class TestSuspendedCarryover:
 
 def test_the_built_in_checks() -> None:
     """What every simulation asks, in this order."""
-    assert list(BUILT_IN) == [step_removed, gate_removed, suspended_carryover]
+    assert list(BUILT_IN) == [
+        step_removed,
+        gate_removed,
+        gate_changed,
+        saved_versions,
+        calls_waiting,
+        suspended_carryover,
+    ]

@@ -33,7 +33,6 @@ from pytest_loom import (
     arecord,
     areplay,
     aresume,
-    contract_of,
     current_step,
     diff_runs,
     flow,
@@ -44,6 +43,8 @@ from pytest_loom import (
     step,
     tool,
 )
+from pytest_loom.contract.fingerprint import fingerprint
+from pytest_loom.contract.resolve import contract_of
 from pytest_loom.flow import seam
 
 Mode = Literal["async", "sync"]
@@ -218,7 +219,8 @@ class TestDeclared:
             ("EXECUTION_COMPLETED", 9),
         ]
         payloads = [event.payload for event in log.events]
-        assert payloads[0] == {"input": {"id": "c1", "amount": "12.50"}, "manifest": {"flowVersion": "1.0.0"}}
+        manifest = {"flowVersion": "1.0.0", "contractFingerprint": fingerprint(contract_of(refund_of(mode)))}
+        assert payloads[0] == {"input": {"id": "c1", "amount": "12.50"}, "manifest": manifest}
         assert payloads[1] == {
             "stepId": "assess",
             "input": {"id": "c1", "amount": "12.50"},
@@ -2077,7 +2079,9 @@ class TestOutsideTheRun:
             {"stateSchemaVersion": 3, "state": {"n": 1}},
             {"stateSchemaVersion": 3, "state": {"n": 2}},
         ]
-        assert log.events[0].payload["manifest"] == {"stateSchemaVersion": 3, "planSchemaVersion": 1}
+        manifest = log.events[0].payload["manifest"]
+        assert manifest.pop("contractFingerprint") == fingerprint(contract_of(today))
+        assert manifest == {"stateSchemaVersion": 3, "planSchemaVersion": 1}
         replayed(log, today)
 
     def test_bare_calls_record_nothing(self) -> None:

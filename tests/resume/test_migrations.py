@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from pytest_loom import LogBuilder, LoomError, Unsupported
 from pytest_loom.errors import MigrationError, StateMigrationError
+from pytest_loom.log.migrations import chain, isolated_migrations, migrate, migration, registered
 from pytest_loom.log.pure import first_difference
 from pytest_loom.resume.helpers import Change, add, compose, merge, rename, retype, split
-from pytest_loom.resume.migrations import chain, isolated_migrations, migrate, migration, registered
 
 COUNTER = itertools.count()
 
@@ -292,7 +292,7 @@ class TestRegistering:
 
     def test_a_module_may_be_loaded_again(self) -> None:
         """Reloaded, or imported under a second name: the newest counts."""
-        line = "from pytest_loom.resume.migrations import migration; migration('plan', from_version=1)(lambda _: name)"
+        line = "from pytest_loom.log.migrations import migration; migration('plan', from_version=1)(lambda _: name)"
         for name in ("one", "two"):
             exec(compile(line, "/app/migrations.py", "exec"), {"name": name})
         assert migrate("plan", {}, 1, 2) == "two"

@@ -42,6 +42,8 @@ from pytest_loom import (
     tool,
     write_log,
 )
+from pytest_loom.contract.fingerprint import fingerprint
+from pytest_loom.contract.resolve import contract_of
 from pytest_loom.errors import StateMigrationError
 from pytest_loom.resume.resume_as import aresume_as, resume_as
 
@@ -251,9 +253,10 @@ class TestDecision1:
         event = migrated.events[-1]
         assert event.event_type == "EXECUTION_MIGRATED"
         payload = event.payload
-        payload.pop("toHash", None)
         assert payload == {
             "strategy": "replay-check",
+            "fromHash": log.state.manifest["contractFingerprint"],
+            "toHash": fingerprint(contract_of(refund_of(mode, Case))),
             "fromVersion": "1.0.0",
             "toVersion": "2.0.0",
             "migratedInput": {"id": "c1", "cents": 4999, "currency": "EUR"},
@@ -422,8 +425,8 @@ class TestDecision3:
         plain = resume(waiting(mode), today, event="Approved", payload={"by": "Ann"})
         as_today = resume_as(waiting(mode), today, event="Approved", payload={"by": "Ann"})
         migrated = [event for event in as_today.events if event.event_type == "EXECUTION_MIGRATED"]
-        assert [sorted(set(event.payload) - {"toHash"}) for event in migrated] == [
-            ["fromVersion", "strategy", "toVersion"]
+        assert [sorted(event.payload) for event in migrated] == [
+            ["fromHash", "fromVersion", "strategy", "toHash", "toVersion"]
         ]
         rest = [line[1:] for line in lines(as_today) if line[1] != "EXECUTION_MIGRATED"]
         assert rest == [line[1:] for line in lines(plain)]

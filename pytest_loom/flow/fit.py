@@ -8,18 +8,17 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any, NoReturn
 
 import msgspec
 
 from pytest_loom.errors import LoomError, ReplayDivergence, StateMigrationError, printable
-from pytest_loom.evals.paths import format_path
 from pytest_loom.evals.values import short
-from pytest_loom.flow.api import given, recorded_input
 from pytest_loom.flow.definition import Flow
 from pytest_loom.flow.history import History
-from pytest_loom.flow.values import Codec, encode, shown_type
+from pytest_loom.flow.inputs import given, recorded_input
+from pytest_loom.flow.lost import renamed_input
+from pytest_loom.flow.values import encode, shown_type
 from pytest_loom.log.event import Event
 from pytest_loom.log.pure import Refused, run_pure
 
@@ -33,7 +32,7 @@ def check_fit(flow: Flow[..., Any], history: History) -> None:
     """Raise StateMigrationError where the run's input is not one that today's flow takes as it is."""
     why = misfit(flow, history)
     if why is None:
-        renamed = _renamed(flow, history)
+        renamed = renamed_input(flow, history)
         if renamed is None:
             return
         lost, filled = renamed
@@ -107,68 +106,6 @@ def _shown(outcome: Any) -> Any:
         return printable(repr(outcome), 200)
 
 
-# A field that got another name, and a default that hides it ---------------------------------------------------------
-
-
-def _renamed(flow: Flow[..., Any], history: History) -> tuple[str, str] | None:
-    """A recorded field that nothing reads beside one of today's that nobody recorded: both as paths. None: no such."""
-    if not history.raw_input or not flow.parameters:
-        return None
-    data = _input(history)
-    if len(flow.parameters) == 1:
-        return _hidden(flow.input, data)
-    parts = data if isinstance(data, dict) else {flow.parameters[0].name: data}
-    found = (_hidden(flow.input_parts[name], part) for name, part in parts.items())
-    return next((pair for pair in found if pair is not None), None)
-
-
-def _hidden(codec: Codec, data: Any) -> tuple[str, str] | None:
-    if codec.json:
-        return None
-
-    def read(value: Any) -> Any:
-        return codec.dump(codec.load(value))
-
-    try:
-        today = read(data)
-    except Exception:  # whatever the types of fields raise: the value fits, and how it is said shows nothing
-        return None
-    for path, lost, new in islice(_places(data, today, ()), _MAX_FIELDS):
-        for name in lost[:_MAX_FIELDS]:
-            try:
-                unread = read(_without(data, (*path, name))) == today
-            except Exception:  # it is needed, then
-                unread = False
-            if unread:
-                return format_path((*path, name)), printable(format_path((*path, new)))
-    return None
-
-
-def _places(
-    was: Any, today: Any, path: tuple[str | int, ...]
-) -> Iterator[tuple[tuple[str | int, ...], list[str], str]]:
-    """The objects that lost fields and got others: their path, the fields that they lost, and one that they got."""
-    if isinstance(was, dict) and isinstance(today, dict):
-        lost, new = [key for key in was if key not in today], [key for key in today if key not in was]
-        if lost and new:
-            yield path, lost, new[0]
-        for key in was.keys() & today.keys():
-            yield from _places(was[key], today[key], (*path, key))
-    elif isinstance(was, list) and isinstance(today, list) and len(was) == len(today):
-        for index, (one, other) in enumerate(zip(was, today, strict=True)):
-            yield from _places(one, other, (*path, index))
-
-
-def _without(data: Any, path: tuple[str | int, ...]) -> Any:
-    """A copy of ``data`` less what is at ``path``."""
-    copy = msgspec.json.decode(encode(data))
-    inner = copy
-    for step in path[:-1]:
-        inner = inner[step]
-    del inner[path[-1]]
-    return copy
-
-
 # What is said -------------------------------------------------------------------------------------------------------
 
 
@@ -182,7 +119,7 @@ def _refuse(
 ) -> NoReturn:
     log, data = history.log, _input(history)
     told = _told_by(history)
-    hint = f"{consequence} Nothing was appended: the run is as it was.\n{advice}{_sketch(flow, data)}"
+    hint = f"{consequence} Nothing was appended: the run is as it was.\n{advice}{sketch(flow, history)}"
     raise StateMigrationError(
         f"{what}\n    recorded: {short(data, 200) if history.raw_input else 'no input'}\n    today: {_takes(flow)}",
         path=log.path,
@@ -249,8 +186,9 @@ def _kind(schema: Any) -> str:
     return str(schema.get("format") or schema.get("type", "any"))
 
 
-def _sketch(flow: Flow[..., Any], data: Any) -> str:
-    """A transform to start from, and how it is given."""
+def sketch(flow: Flow[..., Any], history: History) -> str:
+    """A transform of the run's input to start from, and how it is given."""
+    data = _input(history)
     if not flow.parameters:
         return f"  Let the flow take it still: def {flow.fn.__name__}(ctx, _old=None)."
     fields = _fields(flow)

@@ -1,0 +1,93 @@
+"""Recorded values beside today's schemas: the input, what steps gave, the saved state (DESIGN section 8).
+
+Flows that are code read them with their own types, by a replay; what is known of them as data is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_loom.contract.model import Contract
+from pytest_loom.contract.pending import Problem, value_problems
+from pytest_loom.deploy.report import Finding, finding
+from pytest_loom.errors import printable
+from pytest_loom.flow.carried import carried
+from pytest_loom.log.event import Log
+
+_TYPES = frozenset({"retyped", "narrowed", "newly-required", "undecided"})
+_LISTED = 4
+
+
+def recorded_input(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
+    """The run's input is not one that today's flow takes (journal engines: the code is run again from it)."""
+    if not _is_journal(log, contract) or contract.input_schema is None or "_input" not in log.state.raw_variables:
+        return
+    old = None if yesterday is None or "_migrations" in log.state.raw_variables else yesterday.input_schema
+    found = value_problems(old, contract.input_schema, log.state.variables["_input"])
+    if found:
+        yield finding(
+            log,
+            "input-contract",
+            f"its recorded input does not fit today's {printable(contract.workflow_id)}: {_said(found)}.",
+            "Keep the input readable (an optional field, an alias), or migrate it: resume_as(log, flow,"
+            " transform_state=…).",
+        )
+
+
+def recorded_outputs(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
+    """What a step gave is not what today's code reads of it (journal engines: it is answered from the log)."""
+    if not _is_journal(log, contract) or contract.steps is None:
+        return
+    for frame in log.state.frames.values():
+        step = contract.steps.get(frame.step_id)
+        if step is None or step.output_schema is None or frame.status != "completed" or frame.chunk_events:
+            continue
+        old = (yesterday.steps or {}).get(frame.step_id) if yesterday is not None else None
+        found = value_problems(old and old.output_schema, step.output_schema, frame.output)
+        if found:
+            yield finding(
+                log,
+                "output-contract",
+                f"the recorded result of step {printable(frame.key)} does not fit today's: {_said(found)}.",
+                "Keep it readable (an optional field, an alias), or let the old code finish these runs.",
+                step=frame.step_id,
+            )
+
+
+def recorded_state(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
+    """The saved state, in today's version, is not what today's schema of it reads (state-key-lost, state-type)."""
+    state = log.state
+    if not state.in_flight or contract.state_schema is None or state.state is None:
+        return
+    parts = {part.what: part for part in carried(log, contract.versions or {})}
+    part = parts.get("state")
+    if part is not None and part.error is not None:
+        return  # which is told by its own code
+    is_moved = part is not None and part.from_version != part.to_version
+    value = state.state if part is None else part.value
+    old = None if yesterday is None or is_moved else yesterday.state_schema
+    for code, found in _by_code(value_problems(old, contract.state_schema, value)).items():
+        yield finding(
+            log,
+            code,
+            f"its saved state does not fit today's: {_said(found)}.",
+            'Say how it is carried over, @migration("state", from_version=…), and raise its version; or keep the key.',
+            step=found[0].path or None,
+        )
+
+
+def _by_code(problems: list[Problem]) -> dict[str, list[Problem]]:
+    codes: dict[str, list[Problem]] = {}
+    for problem in problems:
+        codes.setdefault("state-type" if problem.kind in _TYPES else "state-key-lost", []).append(problem)
+    return codes
+
+
+def _is_journal(log: Log, contract: Contract) -> bool:
+    """Whether the run goes on by running code again against its log, and the contract is all that is known of that."""
+    return log.state.in_flight and (contract.engine or log.engine) == "journal"
+
+
+def _said(problems: list[Problem]) -> str:
+    more = f" and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
+    return "; ".join(problem.detail for problem in problems[:_LISTED]) + more

@@ -1,0 +1,244 @@
+"""Pending approvals: is what somebody was shown still what today's code and tools would do? (DESIGN section 5)
+
+An approval holds for exactly the call that was shown. Two things can be asked before it is answered: whether the call
+means the same to today's tool, and whether today's code, replayed up to the wait, still asks for that call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_loom.contract.model import Contract, ToolContract
+from pytest_loom.contract.pending import Problem, pending_problems, standing_problems
+from pytest_loom.errors import printable
+from pytest_loom.evals.paths import Rules, format_path
+from pytest_loom.evals.values import MISSING, short, walk
+from pytest_loom.state import Call, ExecutionState, Suspension
+
+SHOWN = ("toolSchema", "toolSchemaVersion", "permissions")
+"""What a pending call says of the tool as it was when it was shown, beside ``callId``, ``name`` and ``args``."""
+
+KEEP_KEY = "Derive the key as before for what has been begun: a new way of deriving it is for new runs."
+_BOUND = ("permissions", "version")
+_LISTED = 4
+
+
+@dataclass(frozen=True)
+class PendingCall:
+    """One tool call that somebody was asked about, or agreed to, and that has not run.
+
+    ``tool`` is the tool as it was then, as far as the log says; ``wait`` the wait that it belongs to, None for a call
+    that was under way when the run was cut off. ``standing``: an "always approve", which holds for calls to come.
+    """
+
+    name: str
+    args: Any
+    tool: ToolContract
+    wait: Suspension | None
+    sequence: int
+    idempotency_key: str | None = None
+    standing: bool = False
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """Why a run may not simply go on. ``code`` is a finding code; ``name`` is the step's, the tool's or the gate's.
+
+    ``message`` says what was recorded, what today's code says and what would happen, ``hint`` what to do. ``sequence``
+    is the event that it is about.
+    """
+
+    code: str
+    severity: Literal["breaking", "warning"]
+    name: str
+    message: str
+    sequence: int
+    hint: str
+
+
+def pending_calls(state: ExecutionState) -> Iterator[PendingCall]:
+    """Every call that waits for an answer, was approved and cut off, or may run under a standing approval."""
+    asked = {str(call.call_id): call for call in state.calls if call.kind == "tool"}
+    waiting: set[str] = set()
+    for wait in state.suspensions:
+        for item in _items(wait.pending):
+            call_id = str(item["callId"]) if "callId" in item else None
+            call = asked.get(call_id) if call_id is not None else None
+            if call is not None:
+                waiting.add(str(call.call_id))
+            name = item.get("name", call.name if call is not None else None)
+            if isinstance(name, str) and ("args" in item or call is not None):
+                yield _pending(name, item, call, wait)
+    for key, call in asked.items():
+        facts = call.request_event.payload
+        if _is_standing(call.approval):
+            yield _call(call, facts, standing=True)
+        if call.status == "requested" and call.approval and key not in waiting:
+            yield _call(call, facts)
+
+
+def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract | None = None) -> Iterator[Hazard]:
+    """The pending calls that do not mean the same to today's tools; nothing where the contract says no tools.
+
+    ``yesterday``, the contract that the run was started on, fills in what the log does not say of a tool.
+    """
+    if contract.tools is None:
+        return
+    versions = state.manifest.get("toolSchemaVersions")
+    for call in pending_calls(state):
+        shown = _as_shown(call, versions if isinstance(versions, Mapping) else {}, yesterday)
+        name = printable(call.name)
+        what = "was approved for good" if call.standing else "waits for an approval" if call.wait else "was approved"
+        today = contract.tools.get(call.name)
+        if today is None:
+            then = "an approval would run nothing, or something else"
+            text = f"tool {name} {what}, and today's {printable(contract.workflow_id)} has no such tool: {then}."
+            yield Hazard("tool-missing", "breaking", call.name, text, call.sequence, _again(call.wait))
+            continue
+        problems = standing_problems(shown, today) if call.standing else pending_problems(shown, today, call.args)
+        yield from _stale(call, f"tool {name} {what}", problems)
+
+
+def changed_waits(recorded: ExecutionState, candidate: ExecutionState) -> Iterator[Hazard]:
+    """Where today's code, replayed up to the frontier, asks for something else than what was recorded there."""
+    today = {(wait.branch, *wait.events, wait.correlation_key): wait for wait in candidate.suspensions}
+    for was in recorded.suspensions:
+        now = today.get((was.branch, *was.events, was.correlation_key))
+        if now is not None and was.pending is not None and now.pending is not None and was.pending != now.pending:
+            yield from _changed(was, now)
+
+
+def _changed(was: Suspension, now: Suspension) -> Iterator[Hazard]:
+    gate = printable(" or ".join(was.events))
+    shown, today = list(_items(was.pending)), list(_items(now.pending))
+    if not all("name" in item for item in (*shown, *today)) or not (shown and today):
+        if without_tool(was.pending) != without_tool(now.pending):
+            text = (
+                f"the question at {gate} was {short(was.pending, 100)}, and today's code asks "
+                f"{short(now.pending, 100)}: an answer to the one would be taken for an answer to the other."
+            )
+            yield Hazard("answer-misrouted", "warning", was.events[0], text, was.sequence, _again(was))
+        return
+    for index, item in enumerate(shown):
+        other = today[index] if index < len(today) else {}
+        name = str(item["name"])
+        if other.get("name") != item["name"]:
+            asks = f"asks for {printable(str(other['name']))}" if other else "asks for nothing"
+            text = f"{gate} was asked for a call of {printable(name)}, and today's code {asks} there instead."
+            yield Hazard("approval-stale", "breaking", name, text, was.sequence, _again(was))
+            continue
+        yield from _asked_otherwise(gate, name, item, other, was)
+
+
+def _asked_otherwise(
+    gate: str, name: str, item: Mapping[str, Any], other: Mapping[str, Any], was: Suspension
+) -> Iterator[Hazard]:
+    found = [
+        (path, then, now)
+        for path, then, now in walk(item.get("args"), other.get("args"), Rules(), None)
+        if not (then is MISSING and now is None)
+    ]
+    if found:
+        lines = [
+            f"{format_path(path) or 'args'} was {_said(then)}, today {_said(now)}"
+            for path, then, now in found[:_LISTED]
+        ]
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        added = all(then is MISSING for _, then, _ in found)
+        text = (
+            f"{gate} was asked for {printable(name)}, and today's code asks it with other arguments:"
+            f" {'; '.join(lines)}{more}. Nobody was shown that call."
+        )
+        yield Hazard("tool-args", "warning" if added else "breaking", name, text, was.sequence, _again(was))
+    key, today = item.get("idempotencyKey"), other.get("idempotencyKey")
+    if key is not None and today is not None and key != today:
+        text = (
+            f"the idempotency key of {printable(name)} was {short(key)}, and today's code derives {short(today)}:"
+            " what was begun under the old key would be done once more."
+        )
+        yield Hazard("effect-repeated", "breaking", name, text, was.sequence, KEEP_KEY)
+
+
+def without_tool(pending: Any) -> Any:
+    """What waits, without what is said of the tool as it was: what is left is what today's code has to ask again."""
+    if isinstance(pending, list):
+        return [without_tool(item) for item in pending]
+    if isinstance(pending, dict):
+        return {key: value for key, value in pending.items() if key not in SHOWN}
+    return pending
+
+
+def _again(wait: Suspension | None) -> str:
+    """How somebody is asked again: by the code of today, from just before the wait on."""
+    at = wait.sequence - 1 if wait is not None else "…"
+    return f"Ask again, with the call as it is today:\n  asked = resume(fork(log, {at}), flow)"
+
+
+def _items(pending: Any) -> Iterator[Mapping[str, Any]]:
+    for item in pending if isinstance(pending, list) else [pending]:
+        if isinstance(item, dict):
+            yield item
+
+
+def _pending(name: str, item: Mapping[str, Any], call: Call | None, wait: Suspension) -> PendingCall:
+    facts = {**(call.request_event.payload if call is not None else {}), **item}
+    args = item.get("args", call.args if call is not None else None)
+    return PendingCall(name, args, _tool(facts), wait, wait.sequence, _text(facts.get("idempotencyKey")))
+
+
+def _call(call: Call, facts: Mapping[str, Any], *, standing: bool = False) -> PendingCall:
+    key = _text(facts.get("idempotencyKey"))
+    return PendingCall(call.name, call.args, _tool(facts), None, call.request_event.sequence, key, standing)
+
+
+def _tool(facts: Mapping[str, Any]) -> ToolContract:
+    """The tool as the log says that it was. Unchecked: a schema out of a log that is none is told as undecided."""
+    version, permissions = facts.get("toolSchemaVersion"), facts.get("permissions")
+    is_list = isinstance(permissions, list) and all(isinstance(one, str) for one in permissions)
+    return ToolContract.model_construct(
+        schema_=facts.get("toolSchema"),
+        version=version if isinstance(version, (str, int)) else None,
+        approval=None,
+        permissions=tuple(permissions) if is_list and permissions is not None else None,
+    )
+
+
+def _as_shown(call: PendingCall, versions: Mapping[str, Any], yesterday: Contract | None) -> ToolContract:
+    """The tool as it was shown: what the call says, then the run's manifest, then the contract of that day."""
+    kept = (yesterday.tools or {}).get(call.name) if yesterday is not None else None
+    version = call.tool.version if call.tool.version is not None else versions.get(call.name)
+    found: dict[str, Any] = {
+        "schema_": call.tool.schema_ if call.tool.schema_ is not None else kept and kept.schema_,
+        "version": version if version is not None else kept and kept.version,
+        "approval": kept and kept.approval,
+        "permissions": call.tool.permissions if call.tool.permissions is not None else kept and kept.permissions,
+    }
+    return ToolContract.model_construct(**found)
+
+
+def _stale(call: PendingCall, what: str, problems: list[Problem]) -> Iterator[Hazard]:
+    groups: dict[tuple[str, Literal["breaking", "warning"]], list[str]] = {}
+    for problem in problems:
+        code = "approval-stale" if problem.kind in _BOUND or call.standing else "tool-args"
+        severity: Literal["breaking", "warning"] = "breaking" if problem.verdict == "reapprove" else "warning"
+        groups.setdefault((code, severity), []).append(problem.detail)
+    for (code, severity), details in groups.items():
+        more = f"; and {len(details) - _LISTED} more" if len(details) > _LISTED else ""
+        then = "It is not the call that was approved." if severity == "breaking" else "Nobody was shown that."
+        text = f"{what}, and today: {'; '.join(details[:_LISTED])}{more}. {then}"
+        yield Hazard(code, severity, call.name, text, call.sequence, _again(call.wait))
+
+
+def _is_standing(approval: Any) -> bool:
+    """Whether a recorded approval was given for good."""
+    return approval == "always" or (isinstance(approval, dict) and approval.get("always") is True)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _said(value: Any) -> str:
+    return "nothing" if value is MISSING else short(value, 60)

@@ -1,0 +1,159 @@
+"""What would go wrong in silence if a native run went on with today's code, though a replay of it finds nothing.
+
+``resume`` refuses such a run, and a deploy simulation reports it, from the same list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pytest_loom.contract.resolve import contract_of
+from pytest_loom.errors import ApprovalError, LoomError, ReplayDivergence, StateMigrationError, printable
+from pytest_loom.evals.paths import format_path
+from pytest_loom.evals.values import short
+from pytest_loom.flow.approvals import Hazard, changed_waits, stale_calls
+from pytest_loom.flow.carried import carried
+from pytest_loom.flow.definition import Flow, Step
+from pytest_loom.flow.fit import sketch
+from pytest_loom.flow.history import History
+from pytest_loom.flow.inputs import flow_at
+from pytest_loom.flow.lost import hidden, renamed_input
+from pytest_loom.log.event import Log
+
+_ERRORS: dict[str, type[LoomError]] = {
+    "input-contract": StateMigrationError,
+    "output-contract": ReplayDivergence,
+    "state-key-lost": StateMigrationError,
+    "state-type": StateMigrationError,
+}
+
+
+def hazards(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
+    """What speaks against going on; ``candidate`` is the replay of the run on today's code.
+
+    What today's tools make of pending calls is told by ``stale_calls``.
+    """
+    history = History(log)
+    yield from _lost_input(flow, history)
+    yield from _lost_outputs(flow, history)
+    yield from _changed_state(log, flow, candidate)
+    yield from changed_waits(log.state, candidate.state)
+
+
+def refuse_hazards(log: Log, flow: Flow[..., Any], candidate: Log) -> None:
+    """Raise for the first hazard that speaks against going on. Nothing was appended then."""
+    stale = () if flow.plain else stale_calls(log.state, contract_of(flow))
+    for hazard in (*hazards(log, flow, candidate), *stale):
+        if hazard.severity == "breaking":
+            raise _ERRORS.get(hazard.code, ApprovalError)(
+                hazard.message,
+                path=log.path,
+                line=log.events[hazard.sequence - 1].line,
+                execution_id=log.execution_id,
+                step="" if hazard.code == "input-contract" else hazard.name,
+                hint=f"Nothing was appended: the run is as it was. {hazard.hint}",
+            )
+
+
+def _lost_input(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
+    """The run's input, where a field of it got another name; what a migration to this contract made of it stands."""
+    migrations = history.log.state.raw_variables.get("_migrations", ())
+    if history.migrated and migrations and migrations[-1].get("toHash") == flow.fingerprint:
+        return
+    found = renamed_input(flow, history)
+    if found is not None:
+        lost, filled = found
+        message = (
+            f"the recorded {printable(lost)} would be dropped, and {filled} filled with its default: today's flow"
+            f" {flow.id} would run on what nobody gave it"
+        )
+        hint = f"Say what the input is today:\n{sketch(flow, history)}"
+        yield Hazard("input-contract", "breaking", flow.id, message, 1, hint)
+
+
+def _lost_outputs(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
+    """Recorded results of steps, where a field got another name."""
+    for effect in history.all():
+        if effect.kind != "step" or effect.outcome != "completed" or not effect.output or effect.end is None:
+            continue
+        step = flow_at(flow, effect.place[0]).steps.get(effect.name)
+        if not isinstance(step, Step) or step.is_stream:
+            continue
+        found = hidden(step.output, effect.value)
+        if found is not None:
+            key, (lost, filled) = history.key(effect), found
+            message = (
+                f"the recorded result of step {printable(key)} has {printable(lost)}, which today's type does not"
+                f" read, and {filled} would be its default: what was found out would be lost without a word"
+            )
+            hint = "Let today's type read the old name too (an alias), or upcast STEP_COMPLETED."
+            yield Hazard("output-contract", "breaking", key, message, effect.end.sequence, hint)
+
+
+def _changed_state(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
+    """The state that was recorded, in today's version, beside the one that today's code keeps at the same point."""
+    recorded = {part.what: part for part in carried(log, flow.versions)}.get("state")
+    was = recorded.value if recorded is not None else log.state.state
+    now = candidate.state.state
+    if was is None or now is None or was == now or (recorded is not None and recorded.error is not None):
+        return
+    sequence = next(event.sequence for event in reversed(log.events) if event.event_type == "STATE_SNAPSHOT")
+    version = flow.versions.get("state")
+    hint = (
+        "What was recorded stands, so today's code would read that. Raise the state's version, and say how the old one"
+        f' is carried over: versions={{"state": …}} (it is {version!r} now) and @migration("state", from_version=…).'
+    )
+    for path, lost, new in _renamed_keys(was, now, ()):
+        name = format_path((*path, lost))
+        message = (
+            f"the recorded state has {printable(name)} ({short(_at(was, (*path, lost)), 40)}), where today's code keeps"
+            f" {printable(format_path((*path, new)))}: what was saved would not be found"
+        )
+        yield Hazard("state-key-lost", "breaking", name, message, sequence, hint)
+    for path, one, other in _retyped(was, now, ()):
+        name = format_path(path) or "state"
+        message = (
+            f"the recorded state has {short(one, 40)} at {printable(name)}, where today's code keeps"
+            f" {short(other, 40)}: another type"
+        )
+        yield Hazard("state-type", "breaking", name, message, sequence, hint)
+
+
+Path = tuple[str | int, ...]
+
+
+def _renamed_keys(was: Any, now: Any, path: Path) -> Iterator[tuple[Path, str, str]]:
+    """Objects that lost a key and got another: their path, the key that is gone, and one that is new."""
+    for here, one, other in _objects(was, now, path):
+        lost, new = [key for key in one if key not in other], [key for key in other if key not in one]
+        yield from ((here, key, new[0]) for key in lost if new)
+
+
+def _retyped(was: Any, now: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
+    """Values that are of another JSON type, null aside."""
+    for here, one, other in _objects(was, now, path):
+        for key in one.keys() & other.keys():
+            if None not in (one[key], other[key]) and _kind(one[key]) is not _kind(other[key]):
+                yield (*here, key), one[key], other[key]
+    if not path and None not in (was, now) and _kind(was) is not _kind(now):
+        yield path, was, now
+
+
+def _objects(was: Any, now: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any], Mapping[str, Any]]]:
+    """Every two objects that stand at the same place, lists aside: how long those are says nothing."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        yield path, was, now
+        for key in was:
+            if key in now:
+                yield from _objects(was[key], now[key], (*path, key))
+
+
+def _kind(value: Any) -> type:
+    return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value
