@@ -175,8 +175,8 @@ def load_contracts(source: Any) -> Contracts:
     """The contracts that were captured, or written down otherwise.
 
     ``source``: a Contract, a flow that has one, its JSON as a mapping, a mapping of workflow ids to any of these or to
-    lists of them (the oldest first), a captured file, a file of plain contract JSON, or a folder of such files, as ``capture`` lays them out or
-    side by side. Plain contracts have no date, and count as older than any that has one.
+    lists of them (the oldest first), a captured file, a file of plain contract JSON, or a folder of such files, as
+    ``capture`` lays them out or side by side. Plain contracts have no date, and count as older than any that has one.
 
     Raises FlowError where it is none of these; a folder's files are only read, and judged, when they are asked for.
     """

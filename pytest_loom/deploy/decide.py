@@ -22,7 +22,7 @@ from pytest_loom.deploy.report import BREAKING, Finding, finding, verdict_of
 from pytest_loom.deploy.versions import contract_drift, contract_unknown
 from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, UpcastError, printable
 from pytest_loom.flow import guard
-from pytest_loom.flow.approvals import PendingCall, pending_calls
+from pytest_loom.flow.approvals import PendingCall, migrated_calls, pending_calls
 from pytest_loom.flow.carried import Carried, carried
 from pytest_loom.flow.definition import Flow
 from pytest_loom.log.event import Log
@@ -190,6 +190,10 @@ class Judge:
             seen.upcasts = _upcasts(log)
             seen.migrated = [part for part in carried(log, contract.versions or {}) if _is_migrated(part)]
             seen.pending = list(pending_calls(state))
+            seen.migrated += [
+                Carried(f"call of {call.name}", version, today_s, call.args)
+                for call, version, today_s in migrated_calls(state, contract, yesterday)
+            ]
             seen.same = _is_same(log, contract, print_of_today, yesterday)
             if seen.worker is None and self.today.is_kept(log.workflow_id, version):
                 seen.worker = Worker(flow=log.workflow_id, version=version)

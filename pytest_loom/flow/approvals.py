@@ -12,15 +12,18 @@ from typing import Any, Literal
 
 from pytest_loom.contract.model import Contract, ToolContract
 from pytest_loom.contract.pending import Problem, pending_problems, standing_problems
-from pytest_loom.errors import printable
+from pytest_loom.errors import MigrationError, printable
 from pytest_loom.evals.paths import Rules, format_path
 from pytest_loom.evals.values import MISSING, short, walk
+from pytest_loom.log.migrations import chain, migrate
 from pytest_loom.state import Call, ExecutionState, Suspension
 
 SHOWN = ("toolSchema", "toolSchemaVersion", "permissions")
 """What a pending call says of the tool as it was when it was shown, beside ``callId``, ``name`` and ``args``."""
 
 KEEP_KEY = "Derive the key as before for what has been begun: a new way of deriving it is for new runs."
+_ASKED = ("approval", "event")
+"""Kinds of waits for somebody's word. A log that does not say for what it waits says event."""
 _BOUND = ("permissions", "version")
 _LISTED = 4
 
@@ -31,6 +34,7 @@ class PendingCall:
 
     ``tool`` is the tool as it was then, as far as the log says; ``wait`` the wait that it belongs to, None for a call
     that was under way when the run was cut off. ``standing``: an "always approve", which holds for calls to come.
+    ``approval``: somebody agrees to it, or did: then no migration may make another call of it.
     """
 
     name: str
@@ -40,6 +44,7 @@ class PendingCall:
     sequence: int
     idempotency_key: str | None = None
     standing: bool = False
+    approval: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def pending_calls(state: ExecutionState) -> Iterator[PendingCall]:
         facts = call.request_event.payload
         if _is_standing(call.approval):
             yield _call(call, facts, standing=True)
-        if call.status == "requested" and call.approval and key not in waiting:
+        if call.status == "requested" and key not in waiting:
             yield _call(call, facts)
 
 
@@ -97,8 +102,44 @@ def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract |
             text = f"tool {name} {what}, and today's {printable(contract.workflow_id)} has no such tool: {then}."
             yield Hazard("tool-missing", "breaking", call.name, text, call.sequence, _again(call.wait))
             continue
-        problems = standing_problems(shown, today) if call.standing else pending_problems(shown, today, call.args)
-        yield from _stale(call, f"tool {name} {what}", problems)
+        if call.standing:
+            yield from _stale(call, f"tool {name} {what}", standing_problems(shown, today))
+        elif call.approval:
+            yield from _stale(call, f"tool {name} {what}", pending_problems(shown, today, call.args))
+        else:
+            yield from _unapproved(call, shown, today)
+
+
+def migrated_calls(
+    state: ExecutionState, contract: Contract, yesterday: Contract | None = None
+) -> Iterator[tuple[PendingCall, Any, Any]]:
+    """The pending calls that nobody was asked about and that a migration carries to today's tool, with the versions."""
+    versions = state.manifest.get("toolSchemaVersions")
+    for call in pending_calls(state):
+        today = (contract.tools or {}).get(call.name)
+        if today is not None and not call.approval:
+            shown = _as_shown(call, versions if isinstance(versions, Mapping) else {}, yesterday)
+            if _differ(shown, today) and chain(f"tool:{call.name}", shown.version, today.version) is not None:
+                yield call, shown.version, today.version
+
+
+def _unapproved(call: PendingCall, shown: ToolContract, today: ToolContract) -> Iterator[Hazard]:
+    """A call that was under way, or waits for something else than somebody's word: its arguments may be migrated."""
+    args, what = call.args, f"a call of tool {printable(call.name)} is not over"
+    if _differ(shown, today):
+        try:
+            args = migrate(f"tool:{call.name}", args, shown.version, today.version)
+        except MigrationError as error:
+            text = f"{what}, and its arguments are of another version than today's: {error.what}."
+            yield Hazard("migration-missing", "breaking", call.name, text, call.sequence, error.hint)
+            return
+        shown = today.model_copy(update={"schema_": None})  # what the migration made has to fit as it is
+    same = shown.model_copy(update={"version": today.version, "permissions": today.permissions})
+    yield from _stale(call, what, pending_problems(same, today, args))
+
+
+def _differ(shown: ToolContract, today: ToolContract) -> bool:
+    return shown.version is not None and today.version is not None and shown.version != today.version
 
 
 def changed_waits(recorded: ExecutionState, candidate: ExecutionState) -> Iterator[Hazard]:
@@ -185,12 +226,15 @@ def _items(pending: Any) -> Iterator[Mapping[str, Any]]:
 def _pending(name: str, item: Mapping[str, Any], call: Call | None, wait: Suspension) -> PendingCall:
     facts = {**(call.request_event.payload if call is not None else {}), **item}
     args = item.get("args", call.args if call is not None else None)
-    return PendingCall(name, args, _tool(facts), wait, wait.sequence, _text(facts.get("idempotencyKey")))
+    asked = wait.kind in _ASKED or bool(facts.get("approval"))
+    key = _text(facts.get("idempotencyKey"))
+    return PendingCall(name, args, _tool(facts), wait, wait.sequence, key, approval=asked)
 
 
 def _call(call: Call, facts: Mapping[str, Any], *, standing: bool = False) -> PendingCall:
     key = _text(facts.get("idempotencyKey"))
-    return PendingCall(call.name, call.args, _tool(facts), None, call.request_event.sequence, key, standing)
+    sequence = call.request_event.sequence
+    return PendingCall(call.name, call.args, _tool(facts), None, sequence, key, standing, bool(call.approval))
 
 
 def _tool(facts: Mapping[str, Any]) -> ToolContract:
@@ -226,7 +270,8 @@ def _stale(call: PendingCall, what: str, problems: list[Problem]) -> Iterator[Ha
         groups.setdefault((code, severity), []).append(problem.detail)
     for (code, severity), details in groups.items():
         more = f"; and {len(details) - _LISTED} more" if len(details) > _LISTED else ""
-        then = "It is not the call that was approved." if severity == "breaking" else "Nobody was shown that."
+        then = "It is not the call that was approved." if call.approval else "It would be another call."
+        then = then if severity == "breaking" else "Nobody was shown that."
         text = f"{what}, and today: {'; '.join(details[:_LISTED])}{more}. {then}"
         yield Hazard(code, severity, call.name, text, call.sequence, _again(call.wait))
 

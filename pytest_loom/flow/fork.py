@@ -18,7 +18,7 @@ from pytest_loom.evals.paths import Rules, format_path
 from pytest_loom.evals.values import MISSING, walk
 from pytest_loom.flow.asking import is_several
 from pytest_loom.flow.definition import Step
-from pytest_loom.flow.perform import StepInfo, step_info
+from pytest_loom.flow.perform import StepInfo, awaited, step_info
 from pytest_loom.flow.values import codec_for, encode, plain, why_not
 from pytest_loom.log.event import Event, Log
 from pytest_loom.log.schema import SCHEMA_VERSION, is_kernel_type
@@ -138,12 +138,7 @@ def rerun_step(log: Log, key: str, step: Step[..., Any]) -> list[Difference]:
     args, kwargs = _recorded_arguments(log, key, step)
     with _as_recorded(log, key):
         value = step.fn(*args, **kwargs)
-        if inspect.isawaitable(value):
-
-            async def rest() -> Any:
-                return await value
-
-            value = asyncio.run(rest())
+        value = asyncio.run(awaited(lambda: value)) if inspect.isawaitable(value) else value
         if step.is_stream:
             value = list(islice(value, _read(log, key)))
     return _compared(log, key, step, value)

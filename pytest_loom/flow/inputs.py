@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +18,9 @@ from pytest_loom.flow.values import encode, why_not
 
 def given(flow: Flow[..., Any], input: Any) -> tuple[tuple[Any, ...], dict[str, Any], bytes]:
     """The arguments that an input means, and the input as it is recorded."""
-    parameters = [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
+    parameters = named_parameters(flow)
     if input is MISSING:
-        missing = [part.name for part in parameters if part.default is part.empty]
+        missing = _missing(parameters, {})
         if missing:
             raise FlowError(f"flow {flow.id} needs its input {missing[0]}", hint="record(flow, input)")
         return (), {}, b""
@@ -34,7 +35,7 @@ def given(flow: Flow[..., Any], input: Any) -> tuple[tuple[Any, ...], dict[str, 
             return *_placed(flow, {parameters[0].name: value}), encode(flow.input.dump(value))
         if not (isinstance(input, Mapping) and set(input) <= names):
             input = {parameters[0].name: input}
-        missing = [part.name for part in parameters if part.default is part.empty and part.name not in input]
+        missing = _missing(parameters, input)
         if missing:
             raise FlowError(f"flow {flow.id} needs its input {missing[0]}", hint="Give a dict of all inputs by name.")
         values = {name: flow.input_parts[name].parse(value) for name, value in input.items()}
@@ -48,6 +49,16 @@ def given(flow: Flow[..., Any], input: Any) -> tuple[tuple[Any, ...], dict[str, 
         ) from None
 
 
+def named_parameters(flow: Flow[..., Any]) -> list[inspect.Parameter]:
+    """What the flow takes by name or place."""
+    return [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
+
+
+def _missing(parameters: list[inspect.Parameter], given: Mapping[str, Any]) -> list[str]:
+    """The parameters that have no default and are not given."""
+    return [part.name for part in parameters if part.default is part.empty and part.name not in given]
+
+
 def _placed(flow: Flow[..., Any], values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Inputs as the flow's parameters take them, by place or by name; those left out by their defaults."""
     placed = [part for part in flow.parameters if part.kind in (part.POSITIONAL_ONLY, part.POSITIONAL_OR_KEYWORD)]
@@ -59,10 +70,10 @@ def _placed(flow: Flow[..., Any], values: dict[str, Any]) -> tuple[tuple[Any, ..
 def recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments that a recorded input means to today's flow."""
     raw = history.raw_input
-    parameters = [part for part in flow.parameters if part.kind not in (part.VAR_POSITIONAL, part.VAR_KEYWORD)]
+    parameters = named_parameters(flow)
     try:
         if not raw:
-            missing = [part.name for part in parameters if part.default is part.empty]
+            missing = _missing(parameters, {})
             if missing:
                 raise ValueError(f"{missing[0]} is missing")
             return (), {}
@@ -74,7 +85,7 @@ def recorded_input(flow: Flow[..., Any], history: History) -> tuple[tuple[Any, .
         if not isinstance(data, dict):
             data = {} if data is None else {parameters[0].name: data}
         unknown = [name for name in data if name not in flow.input_parts]
-        missing = [part.name for part in parameters if part.default is part.empty and part.name not in data]
+        missing = _missing(parameters, data)
         if unknown or missing:
             raise ValueError(f"{printable(unknown[0])} is unknown" if unknown else f"{missing[0]} is missing")
         return _placed(flow, {name: flow.input_parts[name].load(value) for name, value in data.items()})

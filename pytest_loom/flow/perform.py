@@ -71,46 +71,36 @@ class Asked:
         return self.again() if self.again is not None else self.request
 
 
+async def awaited(live: Callable[[], Any]) -> Any:
+    """What ``live()`` gives; where that is awaitable, what it comes to."""
+    value = live()
+    return await value if inspect.isawaitable(value) else value
+
+
 class Host:
     """Where the bodies of effects run: where the flow does, or on the loop of whoever awaits the run."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.loop = loop
         self._runners: dict[int, asyncio.Runner] = {}
-        self._thread = threading.get_ident()
 
     async def acall(self, live: Callable[[], Any]) -> Any:
         """Run a body from async flow code."""
         if self.loop is None:
-            value = live()
-            return await value if inspect.isawaitable(value) else value
-
-        async def body() -> Any:
-            value = live()
-            return await value if inspect.isawaitable(value) else value
-
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(body(), self.loop))
+            return await awaited(live)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(awaited(live), self.loop))
 
     def call(self, live: Callable[[], Any]) -> Any:
         """Run a body from sync flow code."""
-
-        async def body() -> Any:
-            value = live()
-            return await value if inspect.isawaitable(value) else value
-
         if self.loop is not None:
-            return asyncio.run_coroutine_threadsafe(body(), self.loop).result()
+            return asyncio.run_coroutine_threadsafe(awaited(live), self.loop).result()
         value = live()
         if not inspect.isawaitable(value):
             return value
-
-        async def rest() -> Any:
-            return await value
-
         runner = self._runners.get(threading.get_ident())
         if runner is None:
             runner = self._runners[threading.get_ident()] = asyncio.Runner()
-        return runner.run(rest())
+        return runner.run(awaited(lambda: value))
 
     def close(self) -> None:
         """Close the loops that async bodies of a sync flow ran on."""
@@ -209,7 +199,7 @@ def replay_start(run: Run, branch: Branch, effect: Effect, asked: Asked) -> None
         run.recorder.events.append(effect.start)
         return
     canonical = run.recorder.scrubbed(asked.canonical, FIELD.get(effect.kind, ""))
-    if effect.input == canonical or effect.kind not in ("step", "tool", "model"):
+    if effect.input == canonical or effect.kind not in FIELD:
         run.recorder.events.append(effect.start)
         return
     payload = effect.start.payload
