@@ -4,9 +4,8 @@
 
 Each ``[[record]]`` of a case.toml is one run: ``execution``, ``flow``, ``input``, the ``answers`` that it got already,
 and ``keep``, how many events a killed process left. ``schema_version`` is that of a later release, which nobody has
-yet; ``carried`` runs were taken over to today's code with ``resume_as``. Times are
-counted up from a fixed one, so that the same code writes the same bytes. The events of a store that was carried over or
-is a later release's are in ``before`` as the old code knew them.
+yet; ``carried`` runs were taken over to today's code with ``resume_as``. What these two were before is in ``before``.
+Times are counted up from a fixed one, so that the same code writes the same bytes.
 """
 
 from __future__ import annotations

@@ -118,14 +118,14 @@ def simulate(case: Path, side: str, yesterday: Facts) -> Facts:
     """What a simulation says of a side's flows."""
     flows = application(case, side).flows
     known = {name: Contract.model_validate(data) for name, data in yesterday.items()}
-    report = simulate_deploy(load_logs(str(case / "store" / "*")), flows, contract=known)
+    facts: Facts = {"error": "", "ok": False, "findings": []}
+    try:
+        report = simulate_deploy(load_logs(str(case / "store" / "*")), flows, contract=known)
+        facts |= {"ok": report.ok, "findings": [finding.as_dict() for finding in report.findings]}
+    except Exception as problem:
+        facts["error"] = f"{type(problem).__name__}: {problem}"
     effects = Path(os.environ["EFFECTS_LOG"])
-    return {
-        "ok": report.ok,
-        "findings": [finding.as_dict() for finding in report.findings],
-        "runs": [run.as_dict() for run in report.runs],
-        "effects": effects.read_text(encoding="utf-8").splitlines() if effects.exists() else [],
-    }
+    return {**facts, "effects": effects.read_text(encoding="utf-8").splitlines() if effects.exists() else []}
 
 
 def application(case: Path, side: str) -> Any:
