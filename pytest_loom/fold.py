@@ -406,6 +406,7 @@ def _execution_resumed(fold: _Fold, event: Event) -> None:
     answered = _answered_wait(waits, _eagerly(read_resumed, event))
     if answered is not None:
         del fold.waits[_wait_key(answered)]
+        fold.state.answered = (answered, event.sequence)
     fold.interrupt()
     fold.ended = None
 

@@ -170,12 +170,14 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 class ExecutionState:
     """What one log says happened.
 
-    ``suspensions`` are the open waits, ``waits`` all there ever were, answered ones too. ``variables`` holds
+    ``suspensions`` are the open waits, ``waits`` all there ever were, answered ones too; ``answered`` is the wait that
+    was answered last, with the sequence of the answer. ``variables`` holds
     ``_input``, ``_output``, ``_error``, ``_migrations`` and the like.
     """
 
     __slots__ = (
         "_variables",
+        "answered",
         "calls",
         "decisions",
         "events",
@@ -211,6 +213,7 @@ class ExecutionState:
         self.suspensions: list[Suspension] = []
         self.waits: list[Suspension] = []
         self.received: list[Event] = []
+        self.answered: tuple[Suspension, int] | None = None
         self.decisions: dict[str, Any] = {}
         self.manifest: dict[str, Any] = {}
         self.state: Any = None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pytest_loom.contract.binding import Fact, Path, bind, fails
 from pytest_loom.contract.fingerprint import schema_digest
 from pytest_loom.contract.model import ToolContract
-from pytest_loom.contract.nodes import Undecided, alike, canonical, shown_path
+from pytest_loom.contract.nodes import Budget, Undecided, alike, canonical, node_of, read, shown_path
 from pytest_loom.contract.schema import compare_schemas
 from pytest_loom.errors import FlowError, printable
 
@@ -68,7 +68,29 @@ def pending_problems(old_tool: ToolContract, new_tool: ToolContract, args: Any) 
         return [*found, Problem("", "undecided", "reapprove", f"it cannot be told what today's tool does: {cause}")]
     if old is not None and fails(old) and fails(new):
         return found  # it has no effect, and never had one
-    return found + (_unfit(new, args) if old is None else _compared(old, new, args))
+    compared = _unfit(new, args) if old is None else _compared(old, new, args)
+    return found + _among_others(old_schema, new_schema, args, compared)
+
+
+def _among_others(old_schema: Any, new_schema: Any, args: Any, found: list[Problem]) -> list[Problem]:
+    """The problems, where an argument that was declared is only one of any others today, beside a new default."""
+    if not isinstance(args, Mapping) or not any(problem.kind == "default-added" for problem in found):
+        return found
+    was, now = (_declared(schema) for schema in (old_schema, new_schema))
+    lost = sorted(name for name in args if name in was and name not in now)
+    if not lost or any(problem.path in lost for problem in found):
+        return found
+    new = next(problem for problem in found if problem.kind == "default-added")
+    name, value = printable(lost[0]), _shown((lost[0],), args)
+    detail = f"{name} was approved as {value}; today's tool has no such argument any more, and {new.detail}"
+    return [Problem(name, "renamed", "reapprove", detail), *(one for one in found if one is not new)]
+
+
+def _declared(schema: Any) -> Mapping[str, Any]:
+    try:
+        return {} if schema is None else read(node_of(schema), Budget()).properties
+    except Undecided:
+        return {}
 
 
 def tool_problems(old_tool: ToolContract, new_tool: ToolContract) -> list[Problem]:

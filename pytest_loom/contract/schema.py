@@ -42,9 +42,10 @@ _READABLE = ("ignored", "default-changed", "format")
 class SchemaChange:
     """One change. ``path``: ``item.lines[].sku``, ``*`` for any other key, "" for the whole.
 
-    ``kind``: widened, narrowed, retyped, renamed, removed (data that has it is refused), ignored (dropped without a
-    word), required, added-required, added-default, added-null-default, added-optional, default-changed, closed (keys
-    that are not declared are refused now), format, undecided. ``breaking``: whether something that was written under
+    ``kind``: widened, wider-number (an integer may be any number: all is read, in another unit maybe), narrowed,
+    retyped, renamed, removed (data that has it is refused), ignored (dropped without a word), required, added-required,
+    added-default, added-null-default, added-optional, default-changed, closed (keys that are not declared are refused
+    now), format, undecided. ``breaking``: whether something that was written under
     the old schema is refused, lost or read as something else under the new one; None where that cannot be told.
     ``detail``: one sentence, safe to print.
     """
@@ -190,9 +191,12 @@ class _Walk:
         """Compare types and formats. Whether there is more to compare."""
         by_members = any(side.types is None and side.enum is not None for side in (was, now))
         if was.types != now.types and not by_members:
-            if now.types is None or ((was.types, now.types) == (_INTEGER, _NUMBER)):
+            if now.types is None:
                 self.add(path, "widened", False, f"was {_name(was)}, now takes {_name(now)}")
-                return now.types is not None
+                return False
+            if (was.types, now.types) == (_INTEGER, _NUMBER):  # every value is read, in another unit maybe
+                self.add(path, "wider-number", False, f"was {_name(was)}, now takes {_name(now)}")
+                return True
             if was.types is None or ((was.types, now.types) == (_NUMBER, _INTEGER)):
                 self.add(path, "narrowed", True, f"took {_name(was)}, now only {_name(now)}")
                 return was.types is not None

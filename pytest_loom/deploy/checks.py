@@ -80,8 +80,9 @@ def gate_changed(log: Log, contract: Contract, yesterday: Contract | None) -> It
         if was is None or now is None:
             continue
         changes = compare_schemas(was.payload_schema, now.payload_schema)
-        hurt = [change for change in changes if change.breaking and change.kind != "ignored"]
-        doubt = [change for change in changes if change.breaking is None or change.kind == "ignored"]
+        filled = any(change.kind == "added-default" for change in changes)  # a lost field may be what that one was
+        hurt = [change for change in changes if change.breaking and (change.kind != "ignored" or filled)]
+        doubt = [change for change in changes if change.breaking is None or (change.kind == "ignored" and not filled)]
         for found, severity in ((hurt, "breaking"), (doubt if not hurt else [], "warning")):
             if found:
                 said = "; ".join(f"{change.path or 'the answer'}: {change.detail}" for change in found[:4])

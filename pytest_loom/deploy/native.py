@@ -16,12 +16,18 @@ from pytest_loom.contract.model import Contract
 from pytest_loom.deploy.approvals import from_hazard
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import LiveCallError, LogError, LoomError, ReplayDivergence, printable
-from pytest_loom.flow.api import replay
-from pytest_loom.flow.definition import Flow
+from pytest_loom.flow.api import rehearse
+from pytest_loom.flow.definition import Flow, Step, closure_of
 from pytest_loom.flow.hazards import hazards
+from pytest_loom.flow.inputs import flow_at
 from pytest_loom.log.event import Log
 
-_CODES = {"input-contract": "input-contract", "output-type": "output-contract", "state-type": "state-type"}
+_CODES = {
+    "input-contract": "input-contract",
+    "output-type": "output-contract",
+    "state-type": "state-type",
+    "gate-left": "gate-changed",
+}
 _REFUSED = "A resume of this run on today's code is refused."
 
 
@@ -32,13 +38,15 @@ def replayed(log: Log, flow: Any, yesterday: Contract | None = None) -> Iterator
     outcome = _replay(log, flow)
     if isinstance(outcome, Log):
         yield from (from_hazard(log, hazard) for hazard in hazards(log, flow, outcome))
+        yield from _also_waits(log, outcome)
+        yield from _passed_by(log, flow, yesterday)
         return
     where = _last_place(outcome)
     if isinstance(outcome, ReplayDivergence):
         lines = [line.strip() for line in outcome.what.replace("the golden run", "this run").splitlines()]
         yield finding(
             log,
-            _code(log, outcome),
+            _code(log, outcome, yesterday),
             f"{'; '.join(lines)}. {_REFUSED}",
             _way_out(log, outcome),
             step=outcome.step or None,
@@ -52,20 +60,22 @@ def replayed(log: Log, flow: Any, yesterday: Contract | None = None) -> Iterator
         yield finding(log, "replay-diverged", message, outcome.hint, step=outcome.step or None)
 
 
-def _code(log: Log, problem: ReplayDivergence) -> str:
+def _code(log: Log, problem: ReplayDivergence, yesterday: Contract | None) -> str:
     """Which finding a divergence is: what became of the place where the run waits goes before what else differs."""
     if problem.kind in _CODES:
         return _CODES[problem.kind]
     waits = {wait.sequence: wait for wait in log.state.suspensions}
-    if problem.kind == "left-over" and any(one["sequence"] in waits for one in problem.candidates):
-        return "frontier-missing"
     expected, asked = problem.expected, problem.asked
+    if problem.kind == "left-over" and any(one["sequence"] in waits for one in problem.candidates):
+        return "frontier-missing" if asked is None else "answer-misrouted"
     if expected is not None and asked is not None and expected["kind"] == "gate":
         if asked["kind"] == "gate":
             return "answer-misrouted"
         wait = waits.get(expected["sequence"])
         if wait is not None and asked["kind"] == "tool" and asked["name"] in _asked_for(wait.pending):
             return "approval-bypassed"  # what somebody was asked about is done without the answer
+        if wait is not None and yesterday is not None and asked["name"] in {*(yesterday.steps or ())}:
+            return "frontier-missing"  # it goes past where the run waits, to what came after
     return "replay-diverged"
 
 
@@ -111,12 +121,56 @@ def _inserted(log: Log, problem: ReplayDivergence, yesterday: Contract | None) -
             )
 
 
+def _also_waits(log: Log, candidate: Log) -> Iterator[Finding]:
+    """Gates at which today's code waits beside those at which the run waits."""
+    known = {(wait.branch, *wait.events) for wait in log.state.suspensions}
+    for wait in candidate.state.suspensions if known else ():
+        if (wait.branch, *wait.events) not in known:
+            name = " or ".join(printable(event) for event in wait.events)
+            yield finding(
+                log,
+                "step-inserted",
+                f"today's code also waits for {name} here, for which nobody was asked when this run began to wait: it"
+                " goes on only once that has come too.",
+                f"Ask for {name} when the run is resumed, or wait for it in runs that are started from now on only.",
+                step=wait.events[0],
+            )
+
+
+def _passed_by(log: Log, flow: Flow[..., Any], yesterday: Contract | None) -> Iterator[Finding]:
+    """Steps that are new inside of one that this run has behind it: that is answered as a whole, and asks for none."""
+    if yesterday is None or yesterday.steps is None:
+        return
+    for frame in log.state.frames.values():
+        part = flow_at(flow, frame.namespace)
+        outer = part.steps.get(frame.step_id)
+        if frame.status != "completed" or not isinstance(outer, Step) or not outer.takes_context:
+            continue
+        for name, step in part.steps.items():
+            if name not in yesterday.steps and _names(outer.fn, step):
+                yield finding(
+                    log,
+                    "step-inserted",
+                    f"today's {printable(frame.step_id)} also runs {printable(name)}, and this run has"
+                    f" {printable(frame.key)} behind it: it is answered as a whole, so {printable(name)} is never run.",
+                    "Where it has to be made up for, do that behind the gate, for runs that were started before.",
+                    step=name,
+                )
+
+
+def _names(fn: Any, step: object) -> bool:
+    """Whether a function's code names a step, as a global or as what it got from the function around it."""
+    code = getattr(fn, "__code__", None)
+    known = {**getattr(fn, "__globals__", {}), **closure_of(fn)}
+    return any(known.get(name) is step for name in (*code.co_names, *code.co_freevars)) if code is not None else False
+
+
 def _replay(log: Log, flow: Flow[..., Any]) -> Log | LoomError:
     found: list[Log | LoomError] = []
 
     def run() -> None:
         try:
-            found.append(replay(log, flow))
+            found.append(rehearse(log, flow))
         except LoomError as error:
             found.append(error)
 

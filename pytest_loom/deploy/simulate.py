@@ -105,5 +105,5 @@ def _enter(report: DeployReport, decision: ResumeDecision, status: str, source: 
     report.examined += 1
     if decision.findings or decision.judged.in_flight:
         report.findings += decision.findings
-        source = source or decision.findings[0].source
+        source = source or (decision.findings[0].source if decision.findings else "")
         report.runs.append(RunResult(decision.execution_id, decision.workflow_id, status, decision.verdict, source))

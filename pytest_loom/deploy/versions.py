@@ -17,6 +17,8 @@ from pytest_loom.flow.carried import carried
 from pytest_loom.log.event import Log
 
 _LISTED = 4
+_TURNED = frozenset({"wider-number", "default-changed", "format"})
+"""Changes under which all is still read, and may mean another thing; what else is additive hurts no run."""
 
 
 def saved_versions(log: Log, contract: Contract) -> Iterator[Finding]:
@@ -36,7 +38,10 @@ def saved_versions(log: Log, contract: Contract) -> Iterator[Finding]:
 
 
 def contract_drift(log: Log, contract: Contract, print_of_today: str, yesterday: Contract | None) -> Iterator[Finding]:
-    """The run says that it is on today's version, and today's contract is another one (a warning)."""
+    """The run says that it is on today's version, and today's contract is another one (a warning).
+
+    Where no contract of that day is kept, nobody can say whether the change matters: then it is only mentioned.
+    """
     manifest = log.state.manifest
     named, version = manifest.get("contractFingerprint"), manifest.get("flowVersion")
     if named == print_of_today:
@@ -44,7 +49,7 @@ def contract_drift(log: Log, contract: Contract, print_of_today: str, yesterday:
     name = printable(contract.workflow_id)
     hint = "Raise that number when the contract changes: then it says which runs are on which."
     if yesterday is not None:
-        found = drift(yesterday, contract)
+        found = [one for one in drift(yesterday, contract) if one.effect != "additive" or one.kind in _TURNED]
         if found:
             numbers = ", ".join(dict.fromkeys(str(change.version) for change in found))
             what = f"the contract of {name} changed and its {numbers} did not: {_listed(found)}"
@@ -55,7 +60,7 @@ def contract_drift(log: Log, contract: Contract, print_of_today: str, yesterday:
             f" today's {printable(str(version))} has another one, {print_of_today}"
         )
         keep = "Contracts are not kept here, so what changed cannot be said: pytest --loom-deploy-sim --snapshot-update"
-        yield finding(log, "contract-drift", f"{what}.", f"{hint} {keep}")
+        yield finding(log, "contract-drift", f"{what}.", f"{hint} {keep}", severity="info")
 
 
 def contract_unknown(log: Log, kept: Contracts) -> Iterator[Finding]:

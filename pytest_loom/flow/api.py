@@ -272,7 +272,7 @@ def _replay(
     host: Host,
     runs: list[Run],
     *,
-    open_ended: bool = False,
+    rehearsing: bool = False,
 ) -> Log:
     if not isinstance(log, Log):
         raise TypeError(f"replay takes a Log, not a {type(log).__name__}; load_log(path) reads one")
@@ -280,7 +280,7 @@ def _replay(
         raise ValueError(f'on_divergence is "raise" or "record", not {on_divergence!r}')
     flow = flow_of(flow)
     history = History(log)
-    history.open_ended = history.open_ended or open_ended
+    history.open_ended = history.open_ended or rehearsing
     lenient = on_divergence == "record"
     recorder = Recorder(log.execution_id, log.workflow_id, scrub=scrub)
     recorder.replaying = True
@@ -288,6 +288,7 @@ def _replay(
     first = begun or 1
     recorder.events.extend(log.events[:first])
     run = Run(flow, recorder, mode="replay", history=history, rules=Rules(ignore), lenient=lenient)
+    run.rehearsing = rehearsing
     _new_run(run, host, runs)
     try:
         args, kwargs = recorded_input(flow, history)
@@ -369,10 +370,25 @@ def may_resume(
     else:
         news = _half_answered(flow, history)
     refuse_uncarried(log, flow.versions)
-    # Where its waits are all that is open, a run that crashed cannot be told from one that rests.
-    candidate = _replay(log, flow, "raise", (), effects, (), (), scrub, host, [], open_ended=True)
-    refuse_hazards(log, flow, candidate)
+    candidate = rehearse(log, flow, effects=effects, scrub=scrub, host=host)
+    refuse_hazards(log, flow, candidate, answered=event)
     return news
+
+
+def rehearse(
+    log: Log,
+    flow: Any,
+    *,
+    effects: Sequence[str] = (),
+    scrub: Scrubs | None = SCRUB,
+    host: Host | None = None,
+) -> Log:
+    """A replay of an unfinished run as ``resume`` makes it before it goes on; raises what ``replay`` raises.
+
+    Where its waits are all that is open, a run that crashed cannot be told from one that rests: so today's code may do
+    more than what was recorded, and nothing else. Timers of its own run out while it waits at a gate.
+    """
+    return _replay(log, flow, "raise", (), effects, (), (), scrub, host or Host(), [], rehearsing=True)
 
 
 def go_on(

@@ -52,7 +52,7 @@ class Hazard:
     """Why a run may not simply go on. ``code`` is a finding code; ``name`` is the step's, the tool's or the gate's.
 
     ``message`` says what was recorded, what today's code says and what would happen, ``hint`` what to do. ``sequence``
-    is the event that it is about.
+    is the event that it is about. ``only_on``: the event that has to come for it to do harm; None for any.
     """
 
     code: str
@@ -61,6 +61,7 @@ class Hazard:
     message: str
     sequence: int
     hint: str
+    only_on: str | None = None
 
 
 def pending_calls(state: ExecutionState) -> Iterator[PendingCall]:
@@ -76,12 +77,29 @@ def pending_calls(state: ExecutionState) -> Iterator[PendingCall]:
             name = item.get("name", call.name if call is not None else None)
             if isinstance(name, str) and ("args" in item or call is not None):
                 yield _pending(name, item, call, wait)
+    yield from _agreed(state)
     for key, call in asked.items():
         facts = call.request_event.payload
         if _is_standing(call.approval):
             yield _call(call, facts, standing=True)
         if call.status == "requested" and key not in waiting:
             yield _call(call, facts)
+
+
+def _agreed(state: ExecutionState) -> Iterator[PendingCall]:
+    """Calls that somebody agreed to right before the run was cut off, so that nothing has begun since.
+
+    What an answer means, its flow alone knows: it may have been a no, and is asked again all the same.
+    """
+    if state.answered is None:
+        return
+    began = max((frame.event.sequence for frame in state.frames.values()), default=0)
+    began = max([began, *(call.request_event.sequence for call in state.calls)])
+    wait, answer = state.answered
+    if answer > began and not any(other.sequence > answer for other in state.waits):
+        for item in _items(wait.pending):
+            if isinstance(item.get("name"), str) and "args" in item:
+                yield _pending(item["name"], item, None, wait)
 
 
 def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract | None = None) -> Iterator[Hazard]:
@@ -95,8 +113,11 @@ def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract |
     for call in pending_calls(state):
         shown = _as_shown(call, versions if isinstance(versions, Mapping) else {}, yesterday)
         name = printable(call.name)
-        what = "was approved for good" if call.standing else "waits for an approval" if call.wait else "was approved"
+        what = "waits for an approval" if call.wait in state.suspensions else "was approved"
+        what = "was approved for good" if call.standing else what
         today = contract.tools.get(call.name)
+        if today is None and not _was_tool(call, shown, state, contract):
+            continue
         if today is None:
             then = "an approval would run nothing, or something else"
             text = f"tool {name} {what}, and today's {printable(contract.workflow_id)} has no such tool: {then}."
@@ -123,6 +144,16 @@ def migrated_calls(
                 yield call, shown.version, today.version
 
 
+def _was_tool(call: PendingCall, shown: ToolContract, state: ExecutionState, contract: Contract) -> bool:
+    """Whether what waits was a tool of the flow, rather than a name that its code gave to something else.
+
+    What a recording of today's form says of the tools in a pending call tells; of others it is believed.
+    """
+    if shown.schema_ is not None or shown.version is not None or call.wait is None:
+        return True
+    return bool(contract.tools) and "contractFingerprint" not in state.manifest
+
+
 def _unapproved(call: PendingCall, shown: ToolContract, today: ToolContract) -> Iterator[Hazard]:
     """A call that was under way, or waits for something else than somebody's word: its arguments may be migrated."""
     args, what = call.args, f"a call of tool {printable(call.name)} is not over"
@@ -147,21 +178,34 @@ def changed_waits(recorded: ExecutionState, candidate: ExecutionState) -> Iterat
     today = {(wait.branch, *wait.events, wait.correlation_key): wait for wait in candidate.suspensions}
     for was in recorded.suspensions:
         now = today.get((was.branch, *was.events, was.correlation_key))
-        if now is not None and was.pending is not None and now.pending is not None and was.pending != now.pending:
+        if now is None:
+            continue
+        if was.pending is not None and now.pending is not None and was.pending != now.pending:
             yield from _changed(was, now)
+        if was.timeout_ms is not None and now.timeout_ms is None:
+            gate = printable(" or ".join(was.events))
+            hint = "Keep the timeout, and what is done when it comes, for the runs that wait."
+            message = (
+                f"the wait for {gate} ends by itself after {was.timeout_ms / 1000:g} s, and today's code gives it no"
+                " time: what it does not handle makes the run fail when the time is up."
+            )
+            yield Hazard("gate-changed", "breaking", was.events[0], message, was.sequence, hint, only_on="TIMEOUT")
 
 
 def _changed(was: Suspension, now: Suspension) -> Iterator[Hazard]:
     gate = printable(" or ".join(was.events))
     shown, today = list(_items(was.pending)), list(_items(now.pending))
     if not all("name" in item for item in (*shown, *today)) or not (shown and today):
-        if without_tool(was.pending) != without_tool(now.pending):
+        found = list(walk(without_tool(was.pending), without_tool(now.pending), Rules(), None))
+        if found:
             text = (
                 f"the question at {gate} was {short(was.pending, 100)}, and today's code asks "
                 f"{short(now.pending, 100)}: an answer to the one would be taken for an answer to the other."
             )
-            yield Hazard("answer-misrouted", "warning", was.events[0], text, was.sequence, _again(was))
+            severity: Literal["breaking", "warning"] = "warning" if all(map(_is_wording, found)) else "breaking"
+            yield Hazard("answer-misrouted", severity, was.events[0], text, was.sequence, _again(was))
         return
+    shown, today = _without_common(shown, today)
     for index, item in enumerate(shown):
         other = today[index] if index < len(today) else {}
         name = str(item["name"])
@@ -171,6 +215,27 @@ def _changed(was: Suspension, now: Suspension) -> Iterator[Hazard]:
             yield Hazard("approval-stale", "breaking", name, text, was.sequence, _again(was))
             continue
         yield from _asked_otherwise(gate, name, item, other, was)
+
+
+def _is_wording(difference: tuple[Any, Any, Any]) -> bool:
+    """Whether it is prose that differs, or what was not said before, rather than what code goes by."""
+    _, was, now = difference
+    prose = [isinstance(one, str) and any(char.isspace() for char in one) for one in (was, now)]
+    return any(prose) or (was is MISSING and now is None)
+
+
+def _without_common(
+    shown: list[Mapping[str, Any]], today: list[Mapping[str, Any]]
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Two lists of calls without those that are in both: in which order they stand is nothing to a reader."""
+    left, rest = [], list(today)
+    for item in shown:
+        same = next((other for other in rest if without_tool(other) == without_tool(item)), None)
+        if same is None:
+            left.append(item)
+        else:
+            rest.remove(same)
+    return left, rest
 
 
 def _asked_otherwise(

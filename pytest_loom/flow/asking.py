@@ -111,6 +111,10 @@ class ContextBase:
                 run.fail(diverge.unfit(run, effect, problem))
                 raise Stop from None
         if run.replaying:
+            below = run.unasked_below(branch)
+            if below is not None:
+                run.fail(diverge.before(run, branch, key, below))
+                raise Stop
             run.note_wait(branch, None, None)
             run.cut_short = run.loop is not None
             raise Parked

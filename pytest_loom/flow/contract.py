@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 from pytest_loom.flow.definition import Flow, Step, Tool
@@ -19,7 +20,7 @@ def contract_data(flow: Flow[..., Any]) -> dict[str, Any]:
         "outputSchema": flow.output.schema(),
         "steps": {name: _step(part) for name, part in flow.steps.items()},
         "gates": {event: {"payloadSchema": codec.schema()} for event, codec in gates_of(flow).items()},
-        "tools": {name: _tool(part) for name, part in flow.tools.items()},
+        "tools": {name: _tool(part) for name, part in tools_of(flow).items()},
     }
     if flow.version is not None:
         data["version"] = flow.version
@@ -31,14 +32,28 @@ def contract_data(flow: Flow[..., Any]) -> dict[str, Any]:
 def gates_of(flow: Flow[..., Any]) -> dict[str, Codec]:
     """A flow's gates, and those of its sub-flows: a run of it waits at either."""
     found: dict[str, Codec] = {}
+    for part in _all_flows(flow):
+        found = {**{event: part.gate(event) for event in part.gates}, **found}
+    return found
+
+
+def tools_of(flow: Flow[..., Any]) -> dict[str, Tool[..., Any]]:
+    """A flow's tools, and those of its sub-flows."""
+    found: dict[str, Tool[..., Any]] = {}
+    for part in _all_flows(flow):
+        found = {**part.tools, **found}
+    return found
+
+
+def _all_flows(flow: Flow[..., Any]) -> Iterator[Flow[..., Any]]:
+    """A flow and its sub-flows, each once."""
     todo, seen = [flow], set[int]()
     while todo:
         part = todo.pop()
         if id(part) not in seen:
             seen.add(id(part))
-            found = {**{event: part.gate(event) for event in part.gates}, **found}
+            yield part
             todo += [inner for inner in part.steps.values() if isinstance(inner, Flow)]
-    return found
 
 
 def manifest(flow: Flow[..., Any]) -> dict[str, Any]:
@@ -49,7 +64,7 @@ def manifest(flow: Flow[..., Any]) -> dict[str, Any]:
     for part in ("state", "plan"):
         if flow.versions.get(part) is not None:
             found[f"{part}SchemaVersion"] = flow.versions[part]
-    tools = {name: tool.version for name, tool in flow.tools.items() if tool.version is not None}
+    tools = {name: tool.version for name, tool in tools_of(flow).items() if tool.version is not None}
     if tools:
         found["toolSchemaVersions"] = tools
     if flow.fingerprint is not None:

@@ -91,7 +91,11 @@ def left_over(run: Run, effects: list[Effect]) -> ReplayDivergence:
         what = f"today's code raised {raised_where(run.raised)}, and so did not come to {names}{more}"
     lines = [what, *(_line(run, effect) for effect in effects[:_SHOWN])]
     why = "What the golden run did is no longer done."
-    return _error(run, "left-over", "\n    ".join(lines), None, f"{why}{_ACCEPT}", first, None, effects[:_SHOWN])
+    instead = next((wait for _, wait, effect in run.parked if effect is None), None)
+    asked = None if instead is None else ("gate", str(instead["on"]), b"")
+    if asked is not None:
+        lines.insert(1, f"it waits for {printable(asked[1])} instead")
+    return _error(run, "left-over", "\n    ".join(lines), None, f"{why}{_ACCEPT}", first, asked, effects[:_SHOWN])
 
 
 def raised_where(problem: BaseException) -> str:
@@ -132,6 +136,23 @@ def gate_left(run: Run, effect: Effect) -> ReplayDivergence:
     what = f"today's code gives up on gate {_name(run, effect)}, through which the golden run got its answer"
     why = "A timer of its own, or a sibling's failure, ends the wait: the run would go on without the answer."
     return _error(run, "order-changed", what, None, f"{why}{_ACCEPT}", effect, None, [effect])
+
+
+def wait_left(run: Run, effect: Effect) -> ReplayDivergence:
+    """Today's code gives up on a gate at which the recorded run waits: a timer of its own ends the wait."""
+    what = f"today's code gives up on gate {_name(run, effect)}, at which the golden run waits"
+    why = (
+        "A timer of its own ends the wait, in no time when the run is resumed: its answer would come to nothing. Give "
+        "the wait its time instead: ctx.suspend(…, timeout=…)."
+    )
+    return _error(run, "gate-left", what, None, f"{why}{_ACCEPT}", effect, None, [effect])
+
+
+def before(run: Run, branch: Branch, key: str, effect: Effect) -> ReplayDivergence:
+    """Today's code decides something before it asks for what the recorded run did at that point."""
+    what = f"today's code decides {printable(key)} where the golden run had {_doing(effect.kind)} {_name(run, effect)}"
+    why = f"Either {_name(run, effect)} is no longer asked for, or the order is another one."
+    return _error(run, "order-changed", what, branch, f"{why}{_ACCEPT}", effect, ("decision", key, b""), [effect])
 
 
 def out_of_turn(run: Run, wait: tuple[int, Effect | None], before: list[Effect]) -> ReplayDivergence:

@@ -24,6 +24,7 @@ from pytest_loom.log.event import Log
 _ERRORS: dict[str, type[LoomError]] = {
     "input-contract": StateMigrationError,
     "output-contract": ReplayDivergence,
+    "replay-diverged": ReplayDivergence,
     "state-key-lost": StateMigrationError,
     "state-type": StateMigrationError,
 }
@@ -37,15 +38,17 @@ def hazards(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
     history = History(log)
     yield from _lost_input(flow, history)
     yield from _lost_outputs(flow, history)
+    yield from _lost_answers(flow, history)
+    yield from _changed_subflows(log, flow, candidate)
     yield from _changed_state(log, flow, candidate)
     yield from changed_waits(log.state, candidate.state)
 
 
-def refuse_hazards(log: Log, flow: Flow[..., Any], candidate: Log) -> None:
-    """Raise for the first hazard that speaks against going on. Nothing was appended then."""
+def refuse_hazards(log: Log, flow: Flow[..., Any], candidate: Log, *, answered: str | None) -> None:
+    """Raise for the first hazard that speaks against going on with the event ``answered``; nothing is appended then."""
     stale = () if flow.plain else stale_calls(log.state, contract_of(flow))
     for hazard in (*hazards(log, flow, candidate), *stale):
-        if hazard.severity == "breaking":
+        if hazard.severity == "breaking" and hazard.only_on in (None, answered):
             raise _ERRORS.get(hazard.code, ApprovalError)(
                 hazard.message,
                 path=log.path,
@@ -89,6 +92,41 @@ def _lost_outputs(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
             )
             hint = "Let today's type read the old name too (an alias), or upcast STEP_COMPLETED."
             yield Hazard("output-contract", "breaking", key, message, effect.end.sequence, hint)
+
+
+def _lost_answers(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
+    """Answers that came through a gate, where a field got another name."""
+    for effect in history.all():
+        if effect.kind != "gate" or effect.outcome != "completed" or not effect.output or effect.end is None:
+            continue
+        gates = flow_at(flow, effect.place[0]).gates
+        name = effect.end.payload.get("eventType")
+        found = hidden(flow_at(flow, effect.place[0]).gate(name), effect.value) if name in gates else None
+        if found is not None:
+            lost, filled = found
+            message = (
+                f"the answer that came through gate {printable(str(name))} has {printable(lost)}, which today's type"
+                f" does not read, and {filled} would be its default: what somebody said would be lost without a word"
+            )
+            hint = "Let today's type read the old name too (an alias)."
+            yield Hazard("gate-changed", "breaking", str(name), message, effect.end.sequence, hint)
+
+
+def _changed_subflows(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
+    """Sub-flows that are over, and give something else when today's code runs over them again."""
+    today = candidate.state.frames
+    for key, frame in log.state.frames.items():
+        if frame.status != "completed" or not isinstance(flow_at(flow, frame.namespace).steps.get(frame.step_id), Flow):
+            continue
+        now = today.get(key)
+        if now is not None and (now.status, now.output) != ("completed", frame.output):
+            gives = f"gives {short(now.output, 40)}" if now.status == "completed" else f"is {now.status}"
+            message = (
+                f"sub-flow {printable(key)} was over and gave {short(frame.output, 40)}; today's code goes over it"
+                f" again and it {gives}: what came after was done with the other"
+            )
+            hint = "Let it give for this run what it gave, or let the run end on the code that it is on."
+            yield Hazard("replay-diverged", "breaking", key, message, frame.event.sequence, hint)
 
 
 def _changed_state(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:

@@ -62,6 +62,7 @@ class Run(Turns):
         self.threads = 0
         self.started: list[threading.Thread] = []
         self.shuffled = False  # whether a replay may put events in another order than recorded ones by mere chance
+        self.rehearsing = False  # whether it is tried, before a run goes on, what its code will do
         self.cut_short = False  # whether it ends where code could not wait, so that other branches were left behind
         self.live = 0
         self.parked: list[tuple[Branch, dict[str, Any], Effect | None]] = []
@@ -198,6 +199,10 @@ class Run(Turns):
         """The code does not wait there any more."""
         branch.park(False)
         self.unrecorded.pop(id(branch), None)
+        left = next((effect for other, _, effect in self.parked if other is branch), None)
+        if self.rehearsing and left is not None and branch.position >= len(branch.effects):
+            self.fail(diverge.wait_left(self, left))  # the recorded run did not give it up: it waits there
+            return
         if wait is None:
             self.at_frontier -= 1
             return
@@ -224,7 +229,9 @@ class Run(Turns):
         if self.cancels_expected and given >= len(self.answers) and self.ends_cancelled():
             return self.conclude()
         if self.replaying and (self.parked or self.at_frontier) and self.is_told():
-            return self.conclude()
+            gates = self.rehearsing and any(effect is not None for _, _, effect in self.parked)
+            if not gates or timeout is None or self.jumps >= MAX_CLOCK_JUMPS:
+                return self.conclude()
         if timeout is not None and self.jumps < MAX_CLOCK_JUMPS:
             self.jumps += 1
             self.loop.skipped += timeout
@@ -337,6 +344,18 @@ class Run(Turns):
     def is_stop(problem: BaseException) -> bool:
         """Whether an exception only says that the run is over."""
         return isinstance(problem, Stop)
+
+    def unasked_below(self, branch: Branch) -> Effect | None:
+        """The first recorded effect of a branch that this one made, and that nobody has asked for yet."""
+        if self.history is None or self.lenient:
+            return None
+        namespace, path = branch.place
+        for effect in self.history.all():
+            if not effect.taken and effect.place[0] == namespace and effect.place != branch.place:
+                inner = effect.place[1] or ""
+                if not path or inner.startswith(f"{path}/"):
+                    return effect
+        return None
 
     def left_over(self) -> list[Effect]:
         """Recorded effects that today's code did not ask for."""

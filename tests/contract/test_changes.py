@@ -63,7 +63,7 @@ ROWS: dict[str, Row] = {
     ),
     "input-wider": (
         "c['inputSchema']['properties']['count'] = NUMBER",
-        [("input", "", "count", "widened", "additive", FLOW)],
+        [("input", "", "count", "wider-number", "additive", FLOW)],
     ),
     "input-optional-now": (
         "c['inputSchema'] = thing({'sku': TEXT, 'count': {**INT, 'default': 2}}, ['sku'])",
@@ -97,7 +97,7 @@ ROWS: dict[str, Row] = {
     ),
     "output-wider": (
         "c['outputSchema']['properties']['total'] = NUMBER",
-        [("output", "", "total", "widened", "breaking", FLOW)],
+        [("output", "", "total", "wider-number", "breaking", FLOW)],
     ),
     "output-new-member": (
         "c['outputSchema']['properties']['state']['enum'].append('lost')",
@@ -157,7 +157,7 @@ ROWS: dict[str, Row] = {
     ),
     "step-output-wider": (
         "c['steps']['pack']['outputSchema']['properties']['weight'] = NUMBER",
-        [("step", "pack", "output.weight", "widened", "additive", FLOW)],
+        [("step", "pack", "output.weight", "wider-number", "additive", FLOW)],
     ),
     "step-output-another": (
         "c['steps']['pack']['outputSchema'] = TEXT",

@@ -44,7 +44,7 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, bool | None]], bool | None
     # name: (old, new, changes, whether the new reads what was written under the old)
     "same": (thing({"a": INT}), thing({"a": INT}), [], True),
     "words": (thing({"a": INT}), {**thing({"a": {**INT, "title": "A"}}), "description": "x"}, [], True),
-    "integer-to-number": (thing({"a": INT}), thing({"a": NUMBER}), [("a", "widened", False)], True),
+    "integer-to-number": (thing({"a": INT}), thing({"a": NUMBER}), [("a", "wider-number", False)], True),
     "number-to-integer": (thing({"a": NUMBER}), thing({"a": INT}), [("a", "narrowed", True)], False),
     "retyped": (thing({"a": INT}), thing({"a": TEXT}), [("a", "retyped", True)], False),
     "typed": (thing({"a": {}}), thing({"a": INT}), [("a", "narrowed", True)], False),
@@ -134,13 +134,13 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, bool | None]], bool | None
     "pair-widened": (
         {"type": "array", "prefixItems": [INT, TEXT], "minItems": 2, "maxItems": 2},
         {"type": "array", "prefixItems": [NUMBER, TEXT], "minItems": 2, "maxItems": 2},
-        [("[0]", "widened", False)],
+        [("[0]", "wider-number", False)],
         True,
     ),
     "map-widened": (
         {"type": "object", "additionalProperties": INT},
         {"type": "object", "additionalProperties": NUMBER},
-        [("*", "widened", False)],
+        [("*", "wider-number", False)],
         True,
     ),
     "map-to-model": (
@@ -153,13 +153,13 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, bool | None]], bool | None
     "opened": (thing({"a": INT}, additionalProperties=False), thing({"a": INT}), [("*", "widened", False)], True),
     "deep": (thing({"a": thing({"b": INT})}), thing({"a": thing({"b": TEXT})}), [("a.b", "retyped", True)], False),
     "recursive-same": (tree(TEXT), tree({**TEXT, "description": "x"}), [], True),
-    "recursive-retyped": (tree(INT), tree(NUMBER), [("name", "widened", False)], True),
+    "recursive-retyped": (tree(INT), tree(NUMBER), [("name", "wider-number", False)], True),
     "recursive-narrowed": (tree(NUMBER), tree(INT), [("name", "narrowed", True)], False),
     "recursive-extended": (tree(INT), tree(INT, size=INT), [("size", "added-required", True)], False),
     "recursive-through-a-choice": (
         tree(INT, left={"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]}),
         tree(NUMBER, left={"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]}),
-        [("name", "widened", False)],
+        [("name", "wider-number", False)],
         True,
     ),
     "inlined": (
@@ -177,7 +177,7 @@ CASES: dict[str, tuple[Any, Any, list[tuple[str, str, bool | None]], bool | None
                 thing({"k": {"const": "a"}, "v": NUMBER}),
             ]
         },
-        [("v", "widened", False), ("", "widened", False)],
+        [("v", "wider-number", False), ("", "widened", False)],
         True,
     ),
     "a-member-gone": (
