@@ -16,6 +16,7 @@ from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import Resolver, contract_of, resolver_of
 from pytest_loom.contract.store import Contracts, load_contracts
+from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
 from pytest_loom.deploy.native import replayed
 from pytest_loom.deploy.report import BREAKING, Finding, finding, verdict_of
@@ -68,7 +69,7 @@ class Judged:
     """What was seen of one run, before any policy: on it the table of strategies is computed.
 
     ``upcasts`` are (event kind, its version, today's), ``migrated`` what its saved state and plan became. ``worker`` is
-    the kept worker that it belongs to. ``same``: its contract is today's; None where neither says.
+    the kept worker that it belongs to. ``same``: its contract is today's; None where the run does not say its own.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -123,12 +124,12 @@ class Today:
         return self._known[key]
 
     def is_kept(self, workflow_id: str, version: str | None) -> bool:
-        """Whether the resolver still has the very version that a run was started on, beside a newer one."""
+        """Whether the resolver still has the very version that a run was started on, beside a newer one or none."""
         found = self.of(workflow_id, version)
         if found is None or version is None or found[0].version != version:
             return False
         newest = self.of(workflow_id, None)
-        return newest is not None and newest[2] != found[2] and newest[0].version != version
+        return newest is None or (newest[2] != found[2] and newest[0].version != version)
 
     def _ask(self, workflow_id: str, version: str | None) -> tuple[Contract, Any, str] | None:
         name = printable(workflow_id)
@@ -163,6 +164,7 @@ class Judge:
         self.kept = kept
         self.policy = policy
         self.checks = (*BUILT_IN, *checks)
+        self.compared = Compared()
 
     def decide(self, log: Log) -> ResumeDecision:
         """The decision about one run."""
@@ -173,14 +175,28 @@ class Judge:
             return unreadable(error, log)
         return self._by_policy(log, judged)
 
-    def judge(self, log: Log) -> Judged:
-        """What today's flow would do to the run. Raises LogError where the log cannot be read."""
+    def on_newest(self, log: Log, judged: Judged) -> Judged:
+        """What the newest flow would do to the run, where the resolver also keeps the run's own; else ``judged``."""
+        if judged.worker is None or not self.today.is_kept(log.workflow_id, _version(log)):
+            return judged
+        try:
+            return self.judge(log, newest=True)
+        except LogError as error:
+            return unreadable(error, log).judged
+
+    def judge(self, log: Log, *, newest: bool = False) -> Judged:
+        """What today's flow would do to the run, or the newest one, whatever the run's version.
+
+        Raises LogError where the log cannot be read.
+        """
         state = log.state
-        said = state.manifest.get("flowVersion")
-        version = said if isinstance(said, str) else None
+        version = _version(log)
         seen = Judged(in_flight=state.in_flight)
-        today = self.today.of(log.workflow_id, version)
-        seen.worker = self.policy.keeps(log.workflow_id, state.manifest) if state.in_flight else None
+        today = self.today.of(log.workflow_id, None if newest else version)
+        if state.in_flight:
+            seen.worker = self.policy.keeps(log.workflow_id, state.manifest)
+            if seen.worker is None and self.today.is_kept(log.workflow_id, version):
+                seen.worker = Worker(flow=log.workflow_id, version=version)
         if today is None:
             seen.findings.append(_flow_missing(log))
             return seen
@@ -194,12 +210,13 @@ class Judge:
                 Carried(f"call of {call.name}", version, today_s, call.args)
                 for call, version, today_s in migrated_calls(state, contract, yesterday)
             ]
-            seen.same = _is_same(log, contract, print_of_today, yesterday)
-            if seen.worker is None and self.today.is_kept(log.workflow_id, version):
-                seen.worker = Worker(flow=log.workflow_id, version=version)
+            changed = self.compared.pair(yesterday, contract, print_of_today) if yesterday is not None else None
+            seen.same = _is_same(log, contract, print_of_today, changed)
             if self.kept is not None:
                 seen.findings += contract_unknown(log, self.kept)
-            seen.findings += contract_drift(log, contract, print_of_today, yesterday)
+            seen.findings += contract_drift(log, contract, print_of_today, changed)
+            if changed is not None and log.state.manifest.get("contractFingerprint") in (None, changed.was):
+                changed.runs += 1
         for check in (*self.checks, *(() if isinstance(flow, Flow) else AS_DATA)):
             seen.findings += _asked(check, log, contract, yesterday)
         if all(item.severity != "breaking" or item.code not in BREAKING for item in seen.findings):
@@ -344,15 +361,21 @@ def _is_migrated(part: Carried) -> bool:
     return part.error is None and part.from_version != part.to_version
 
 
-def _is_same(log: Log, contract: Contract, print_of_today: str, yesterday: Contract | None) -> bool | None:
-    """Whether the run was started on today's contract; None where nothing says on which."""
+def _is_same(log: Log, contract: Contract, print_of_today: str, changed: ChangedContract | None) -> bool | None:
+    """Whether the run was started on today's contract; None where it does not say on which."""
     named = log.state.manifest.get("contractFingerprint")
-    if named is None and yesterday is not None:
-        named = fingerprint(yesterday)
+    if named is None and changed is not None:
+        named = changed.was
     if named is not None:
         return bool(named == print_of_today)
     version = log.state.manifest.get("flowVersion")
-    return None if version is None or contract.version is None else bool(version == contract.version)
+    return None if version is None else bool(version == contract.version)
+
+
+def _version(log: Log) -> str | None:
+    """The version of its flow that the run was started on, as far as it says that."""
+    said = log.state.manifest.get("flowVersion")
+    return said if isinstance(said, str) else None
 
 
 _LOOK_UP = "A simulation runs nothing: loom_flows names flows, or what finds them, not a function that does work."

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pytest_loom.contract.model import Contract
+from pytest_loom.deploy.changed import ChangedContract, merged
 from pytest_loom.log.event import Log
-from pytest_loom.resume.policy import Verdict
+from pytest_loom.resume.policy import FINE, Verdict
 
 Severity = Literal["breaking", "warning", "info"]
 
@@ -90,23 +91,28 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """One run of the simulation: where it stands, and what to do with it."""
+    """One run of the simulation: where it stands, and what to do with it.
+
+    ``strategies``: what each way to deploy would make of it (``deploy.strategies``); {} for a run that is over.
+    """
 
     execution_id: str
     workflow_id: str
     status: str
     verdict: Verdict
     source: str
+    strategies: dict[str, Verdict] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The run as ``report.json`` holds it."""
-        return {
+        facts: dict[str, Any] = {
             "execution_id": self.execution_id,
             "workflow_id": self.workflow_id,
             "status": self.status,
             "verdict": self.verdict,
             "source": self.source,
         }
+        return {**facts, "strategies": self.strategies} if self.strategies else facts
 
 
 @dataclass(slots=True)
@@ -114,7 +120,8 @@ class DeployReport:
     """The outcome of ``simulate_deploy``: ``ok``, ``findings``, ``runs`` (unfinished ones and those with findings).
 
     ``examined`` counts the runs in scope, ``in_flight`` the unfinished ones among them, ``skipped`` those out of scope;
-    ``notes`` say what was not looked at, and why; ``contracts`` are today's, of the workflows that runs asked for.
+    ``notes`` say what was not looked at, and why; ``contracts`` are today's, of the workflows that runs asked for;
+    ``changed`` is how yesterday's that unfinished runs are on differ from them.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -124,6 +131,7 @@ class DeployReport:
     skipped: int = 0
     notes: list[str] = field(default_factory=list)
     contracts: dict[str, Contract] = field(default_factory=dict)
+    changed: list[ChangedContract] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -142,6 +150,15 @@ class DeployReport:
             "infos": sum(finding.severity == "info" and not finding.acknowledged for finding in self.findings),
         }
 
+    def strategies(self) -> dict[str, dict[str, int]]:
+        """How many unfinished runs each strategy lets go on, hands to a person, and strands; {} without such a run."""
+        table: dict[str, dict[str, int]] = {}
+        for run in self.runs:
+            for strategy, verdict in run.strategies.items():
+                row = table.setdefault(strategy, {"go_on": 0, "need_a_person": 0, "stranded": 0})
+                row["go_on" if verdict in FINE else "stranded" if verdict == "reject" else "need_a_person"] += 1
+        return table
+
     def add(self, other: DeployReport) -> None:
         """Take over what another part of the same simulation found."""
         self.findings += other.findings
@@ -150,6 +167,7 @@ class DeployReport:
         self.in_flight += other.in_flight
         self.skipped += other.skipped
         self.notes += [note for note in other.notes if note not in self.notes]
+        self.changed = merged([*self.changed, *other.changed])
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain JSON data, to cross process borders."""
@@ -160,6 +178,7 @@ class DeployReport:
             "in_flight": self.in_flight,
             "skipped": self.skipped,
             "notes": self.notes,
+            "changed": [changed.as_dict() for changed in self.changed],
         }
 
     @classmethod
@@ -172,6 +191,7 @@ class DeployReport:
             in_flight=data["in_flight"],
             skipped=data["skipped"],
             notes=data["notes"],
+            changed=[ChangedContract.from_dict(changed) for changed in data["changed"]],
         )
 
     def __repr__(self) -> str:

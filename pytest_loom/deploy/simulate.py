@@ -11,6 +11,7 @@ from pytest_loom.contract.store import load_contracts
 from pytest_loom.deploy.checks import Check
 from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
 from pytest_loom.deploy.report import DeployReport, RunResult
+from pytest_loom.deploy.strategies import strategies
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Log
 from pytest_loom.resume.policy import load_policy
@@ -60,6 +61,7 @@ def simulate_deploy(
         raise LogError("no log to simulate", hint="An empty corpus proves nothing, so it is an error.")
     report.notes += [note for note in today.notes if note not in report.notes]
     report.contracts = today.contracts
+    report.changed = judge.compared.with_runs()
     return report
 
 
@@ -78,7 +80,7 @@ def surviving(logs: Iterable[Log]) -> Iterator[Log | LogError]:
 def _take(report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope) -> None:
     """Judge one run, and enter it."""
     if isinstance(item, LogError):
-        _enter(report, unreadable(item), "unreadable")
+        _enter(report, judge, unreadable(item), "unreadable")
         return
     if not isinstance(item, Log):
         raise TypeError(f"logs holds a {type(item).__name__}, not only Logs; load_logs(path) reads a file")
@@ -86,7 +88,7 @@ def _take(report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope
         state = item.state
         in_flight = state.in_flight
     except LogError as error:
-        _enter(report, unreadable(error, item), "unreadable")
+        _enter(report, judge, unreadable(error, item), "unreadable")
         return
     if in_flight:
         report.in_flight += 1
@@ -95,15 +97,20 @@ def _take(report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope
         return
     decision = judge.decide(item)
     is_read = not any(found.code in _UNREAD for found in decision.findings)
-    _enter(report, decision, state.status if is_read else "unreadable", item.path)
+    _enter(report, judge, decision, state.status if is_read else "unreadable", item)
 
 
 _UNREAD = frozenset({"log-unreadable", "upcast-missing", "schema-unknown"})
 
 
-def _enter(report: DeployReport, decision: ResumeDecision, status: str, source: str = "") -> None:
+def _enter(report: DeployReport, judge: Judge, decision: ResumeDecision, status: str, log: Log | None = None) -> None:
     report.examined += 1
-    if decision.findings or decision.judged.in_flight:
+    judged = decision.judged
+    if decision.findings or judged.in_flight:
         report.findings += decision.findings
-        source = source or (decision.findings[0].source if decision.findings else "")
-        report.runs.append(RunResult(decision.execution_id, decision.workflow_id, status, decision.verdict, source))
+        found = decision.findings[0].source if decision.findings else ""
+        source = (log.path if log is not None else "") or found
+        judged = judged if log is None else judge.on_newest(log, judged)
+        ways = strategies(judged, judge.policy.window)
+        run = RunResult(decision.execution_id, decision.workflow_id, status, decision.verdict, source, ways)
+        report.runs.append(run)

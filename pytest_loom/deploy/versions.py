@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_loom.contract.changes import ContractChange, drift
+from pytest_loom.contract.changes import ContractChange
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.store import Contracts
+from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import printable
 from pytest_loom.flow.carried import carried
@@ -37,10 +38,13 @@ def saved_versions(log: Log, contract: Contract) -> Iterator[Finding]:
             )
 
 
-def contract_drift(log: Log, contract: Contract, print_of_today: str, yesterday: Contract | None) -> Iterator[Finding]:
+def contract_drift(
+    log: Log, contract: Contract, print_of_today: str, changed: ChangedContract | None
+) -> Iterator[Finding]:
     """The run says that it is on today's version, and today's contract is another one (a warning).
 
-    Where no contract of that day is kept, nobody can say whether the change matters: then it is only mentioned.
+    ``changed``: what changed since the run's own contract, where that is kept. Where it is not, nobody can say whether
+    the change matters: then it is only mentioned.
     """
     manifest = log.state.manifest
     named, version = manifest.get("contractFingerprint"), manifest.get("flowVersion")
@@ -48,8 +52,9 @@ def contract_drift(log: Log, contract: Contract, print_of_today: str, yesterday:
         return
     name = printable(contract.workflow_id)
     hint = "Raise that number when the contract changes: then it says which runs are on which."
-    if yesterday is not None:
-        found = [one for one in drift(yesterday, contract) if one.effect != "additive" or one.kind in _TURNED]
+    if changed is not None:
+        said = [change for change in changed.changes if change.version is not None]
+        found = [change for change in said if change.effect != "additive" or change.kind in _TURNED]
         if found:
             numbers = ", ".join(dict.fromkeys(str(change.version) for change in found))
             what = f"the contract of {name} changed and its {numbers} did not: {_listed(found)}"

@@ -137,13 +137,14 @@ class Accounting:
             yield from self._simulation_lines()
 
     def _simulation_lines(self) -> Iterator[str]:
-        from pytest_loom.report.text import finding_lines, verdict_line
+        from pytest_loom.report.text import contract_lines, finding_lines, strategy_lines, verdict_line
 
         yield from (f"note: loom_logs {pattern} matches no file" for pattern in session_files(self.config)[1])
         yield from (f"note: {note}" for note in self.report.notes)
         yield from self._idle_acks()
         quiet = self.config.get_verbosity() < 0
         yield from finding_lines(found for found in self.report.findings if found.blocks or not quiet)
+        yield from () if quiet else [*contract_lines(self.report), *strategy_lines(self.report)]
         if not self.simulations:
             yield "nothing was judged: no log file was among the selected tests"
         elif self.report.ok and not self.ok:

@@ -67,6 +67,34 @@ def finding_lines(findings: Iterable[Finding], *, width: int = 80, shown: int = 
         yield from _wrapped(f"-> {first.hint}", width, "  ", "     ")
 
 
+def contract_lines(report: DeployReport, *, width: int = 80) -> Iterator[str]:
+    """What changed in the contracts that unfinished runs are on: whom it hurts, and which number stood still."""
+    for changed in report.changed:
+        runs = f"{changed.runs} unfinished run{'' if changed.runs == 1 else 's'}"
+        yield f"contract  {printable(changed.workflow_id)} {changed.was[:8]} -> {changed.now[:8]}, {runs}"
+        for effect in ("breaking", "unknown", "additive"):
+            details = [change.detail for change in changed.changes if change.effect == effect]
+            more = f"; and {len(details) - _SHOWN} more" if len(details) > _SHOWN else ""
+            if details:
+                yield from _wrapped(f"{effect}: {'; '.join(details[:_SHOWN])}{more}", width, "  ", "    ")
+        words = sum(change.effect == "cosmetic" for change in changed.changes)
+        if words:
+            yield f"  cosmetic: {words}"
+        if changed.unmoved:
+            yield from _wrapped(f"{', '.join(changed.unmoved)} should have moved", width, "  ", "    ")
+
+
+def strategy_lines(report: DeployReport) -> Iterator[str]:
+    """What each way to deploy would make of the unfinished runs; nothing where all of them simply go on either way."""
+    ways = [run.strategies for run in report.runs if run.strategies]
+    if all(set(way.values()) == {"resume"} for way in ways):
+        return
+    yield f"strategies for {len(ways)} unfinished run{'' if len(ways) == 1 else 's'}:"
+    yield f"  {'':20}{'go on':>10}{'need a person':>16}{'stranded':>12}"
+    for strategy, row in report.strategies().items():
+        yield f"  {strategy:20}{row['go_on']:>10}{row['need_a_person']:>16}{row['stranded']:>12}"
+
+
 def _place(found: Finding) -> str:
     flow = printable(found.workflow_id) if found.workflow_id else "unknown flow"
     return f"{flow}, step {printable(found.step)}" if found.step else flow

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_loom import DeployReport, Finding, Log
+from pytest_loom.contract.changes import ContractChange
+from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import BREAKING, WARNING, RunResult, finding, verdict_of
 
 Run = Callable[..., Log]
@@ -106,12 +108,41 @@ class TestReport:
         assert [r.execution_id for r in one.runs] == ["r-1", "r-2"]
         assert (one.examined, one.in_flight, one.skipped) == (7, 2, 3)
 
+    def test_contracts_of_parts_are_counted_together(self) -> None:
+        """Runs on the same old contract, in several files, are one entry with all of them."""
+        report = DeployReport()
+        for now, runs in (("2b", 1), ("3c", 2), ("2b", 4)):
+            report.add(DeployReport(changed=[ChangedContract("f", "1a", now, (), runs)]))
+        assert [(one.now, one.runs) for one in report.changed] == [("2b", 5), ("3c", 2)]
+
     def test_plain_data_and_back(self) -> None:
         """as_dict is JSON data that from_dict makes into an equal report, acknowledgements included."""
         findings = [found("a", step="pay"), found("b", "warning", acknowledged="ann")]
-        report = DeployReport(findings, [RunResult("r-1", "f", "completed", "fork", "s")], 2, 1, 3)
+        runs = [
+            RunResult("r-1", "f", "completed", "fork", "s"),
+            RunResult("r-2", "f", "running", "pin", "s", {"a": "pin"}),
+        ]
+        changed = [ChangedContract("f", "1a", "2b", (ContractChange("gate", "Go", "", "added", "additive", "new"),), 2)]
+        report = DeployReport(findings, runs, 2, 1, 3, changed=changed)
         plain = json.loads(json.dumps(report.as_dict()))
         assert DeployReport.from_dict(plain) == report
+
+    def test_what_each_strategy_makes_of_the_runs(self) -> None:
+        """Runs that go on, that need a person and that are stranded, by strategy, over all parts of a simulation."""
+        ways: list[dict[str, Any]] = [
+            *({"window": verdict, "closed": "fork"} for verdict in ("resume", "upcast", "migrate", "pin")),
+            *({"window": verdict, "closed": "reject"} for verdict in ("reapprove", "fork", "manual", "reject")),
+        ]
+        report = DeployReport()
+        for number, way in enumerate(ways):
+            run = RunResult(f"r-{number}", "f", "running", "resume", "s", way)
+            report.add(DeployReport.from_dict(json.loads(json.dumps(DeployReport(runs=[run]).as_dict()))))
+        report.runs.append(RunResult("over", "f", "completed", "fork", "s"))
+        assert report.strategies() == {
+            "window": {"go_on": 4, "need_a_person": 3, "stranded": 1},
+            "closed": {"go_on": 0, "need_a_person": 4, "stranded": 4},
+        }
+        assert DeployReport().strategies() == {}
 
     def test_the_keys_of_a_finding(self) -> None:
         """The keys that report.json promises; acknowledged is there only where somebody did."""

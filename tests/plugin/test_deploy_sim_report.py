@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SIM = "--loom-deploy-sim"
 REPORT = "--loom-report=report.json"
 PASSED, FAILED, USAGE = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.USAGE_ERROR
+STRATEGIES = ("compatible-window", "pinned-workers", "explicit-migration", "fail-closed")
 TEST = "def test_plain():\n    pass\n"
 
 
@@ -69,6 +70,7 @@ class TestJudgement:
                 "status": "suspended",
                 "verdict": "resume",
                 "source": "logs/a.loom.jsonl",
+                "strategies": dict.fromkeys(STRATEGIES, "resume"),
             }
         ]
 
@@ -196,7 +198,7 @@ class TestReports:
         """The schema of DESIGN section 7, with what this session has found."""
         assert three(SIM, REPORT) == FAILED
         report = three.report
-        assert list(report) == ["ok", "schema", "summary", "findings", "runs"]
+        assert list(report) == ["ok", "schema", "summary", "contracts", "findings", "runs"]
         assert (report["ok"], report["schema"]) == (False, 1)
         assert report["summary"] == {
             "runs": 3,
@@ -208,10 +210,40 @@ class TestReports:
             "infos": 0,
             "logs": 3,
             "not_judged": 0,
+            "strategies": {},
         }
         assert [(run["execution_id"], run["status"], run["verdict"]) for run in report["runs"]] == [
             ("r-2", "completed", "fork")
         ]
+
+    def test_what_was_deployed_before(self, desk: Desk) -> None:
+        """Beside a captured contract the changes are shown once, and what each strategy makes of the runs."""
+        for number in (1, 2):
+            desk.log(f"logs/{number}.loom.jsonl", f"r-{number}", "assess", status="suspended")
+        assert desk(SIM, "--snapshot-update", "-p", "syrupy") == PASSED
+        desk.ini("loom_flows = app:renamed")
+        desk.write("pytest.ini", (desk.path / "pytest.ini").read_text().replace("loom_flows = app:flows\n", ""))
+        assert desk(SIM, REPORT) == FAILED
+        (changed,) = desk.report["contracts"]
+        assert (changed["workflow_id"], changed["runs"], changed["unmoved"]) == ("refund", 2, [])
+        assert [change["detail"] for change in changed["changes"] if change["effect"] == "breaking"] == [
+            "step assess is gone"
+        ]
+        assert desk.report["summary"]["strategies"] == {
+            "compatible-window": {"go_on": 0, "need_a_person": 2, "stranded": 0},
+            "pinned-workers": {"go_on": 0, "need_a_person": 0, "stranded": 2},
+            "explicit-migration": {"go_on": 0, "need_a_person": 2, "stranded": 0},
+            "fail-closed": {"go_on": 0, "need_a_person": 2, "stranded": 0},
+        }
+        assert [line for line in desk.section if line.startswith("contract ")] == [
+            f"contract  refund {changed['was'][:8]} -> {changed['now'][:8]}, 2 unfinished runs"
+        ]
+        start = desk.section.index("strategies for 2 unfinished runs:")
+        assert [line.split() for line in desk.section[start + 2 : start + 6]] == [
+            [name, *map(str, row.values())] for name, row in desk.report["summary"]["strategies"].items()
+        ]
+        assert desk(SIM, "-q") == FAILED
+        assert not any(line.startswith(("contract ", "strategies ")) for line in desk.section)
 
     def test_an_unknown_suffix(self, three: Desk) -> None:
         """The form is told by the suffix: one that means nothing is a usage error before anything runs."""

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from pytest_loom import DeployReport, Finding
+from pytest_loom.contract.changes import ContractChange
+from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import RunResult
 from pytest_loom.report.json import write_json
 
 RED = Finding("step-removed", "breaking", "refund", "r-1", "assess", "m", "h", "a.loom.jsonl")
 LOOK = Finding("suspended-carryover", "warning", "refund", "r-2", None, "m", "h", "b.loom.jsonl", "ann until 2027: x")
+
+GONE = ContractChange("step", "assess", "", "removed", "breaking", "step assess is gone", "flowVersion")
+CHANGED = ChangedContract("refund", "1a", "2b", (GONE,), 3)
 
 
 def written(report: DeployReport, path: Path, *, ok: bool = True, **extra: int) -> Any:
@@ -25,10 +30,13 @@ def written(report: DeployReport, path: Path, *, ok: bool = True, **extra: int) 
 
 def test_the_whole_schema(tmp_path: Path) -> None:
     """Every key of the file, by name and in order."""
-    runs = [RunResult("r-1", "refund", "completed", "fork", "a.loom.jsonl")]
-    report = DeployReport([RED, LOOK], runs, examined=2, in_flight=1, skipped=3)
+    runs = [
+        RunResult("r-1", "refund", "completed", "fork", "a.loom.jsonl"),
+        RunResult("r-2", "refund", "suspended", "upcast", "b.loom.jsonl", {"fail-closed": "fork"}),
+    ]
+    report = DeployReport([RED, LOOK], runs, examined=2, in_flight=1, skipped=3, changed=[CHANGED])
     data = written(report, tmp_path / "report.json", ok=False, logs=2, not_judged=0)
-    assert list(data) == ["ok", "schema", "summary", "findings", "runs"]
+    assert list(data) == ["ok", "schema", "summary", "contracts", "findings", "runs"]
     assert data == {
         "ok": False,
         "schema": 1,
@@ -42,7 +50,28 @@ def test_the_whole_schema(tmp_path: Path) -> None:
             "infos": 0,
             "logs": 2,
             "not_judged": 0,
+            "strategies": {"fail-closed": {"go_on": 0, "need_a_person": 1, "stranded": 0}},
         },
+        "contracts": [
+            {
+                "workflow_id": "refund",
+                "was": "1a",
+                "now": "2b",
+                "runs": 3,
+                "unmoved": ["flowVersion"],
+                "changes": [
+                    {
+                        "part": "step",
+                        "name": "assess",
+                        "path": "",
+                        "kind": "removed",
+                        "effect": "breaking",
+                        "detail": "step assess is gone",
+                        "version": "flowVersion",
+                    }
+                ],
+            }
+        ],
         "findings": [
             {
                 "code": "step-removed",
@@ -73,7 +102,15 @@ def test_the_whole_schema(tmp_path: Path) -> None:
                 "status": "completed",
                 "verdict": "fork",
                 "source": "a.loom.jsonl",
-            }
+            },
+            {
+                "execution_id": "r-2",
+                "workflow_id": "refund",
+                "status": "suspended",
+                "verdict": "upcast",
+                "source": "b.loom.jsonl",
+                "strategies": {"fail-closed": "fork"},
+            },
         ],
     }
 

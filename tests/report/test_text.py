@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from pytest_loom import DeployReport, Finding
-from pytest_loom.report.text import finding_lines, verdict_line
+from pytest_loom.contract.changes import ContractChange
+from pytest_loom.deploy.changed import ChangedContract
+from pytest_loom.deploy.report import RunResult
+from pytest_loom.report.text import contract_lines, finding_lines, strategy_lines, verdict_line
 
 
 def found(number: int = 1, code: str = "step-removed", severity: Any = "breaking", **other: Any) -> Finding:
@@ -143,3 +146,69 @@ class TestFindings:
     def test_nothing(self) -> None:
         """No finding, no line."""
         assert list(finding_lines([])) == []
+
+
+class TestStrategies:
+    @staticmethod
+    def lines(*ways: dict[str, Any]) -> list[str]:
+        """The table for runs of which each strategy makes this."""
+        runs = [RunResult(f"r-{n}", "refund", "suspended", "resume", "s", way) for n, way in enumerate(ways)]
+        return list(strategy_lines(DeployReport(runs=runs)))
+
+    def test_the_table(self) -> None:
+        """Each strategy, and how many runs it lets go on, hands to a person and strands: six lines of 80 columns."""
+        one = {"compatible-window": "upcast", "pinned-workers": "pin", "explicit-migration": "upcast"}
+        two = dict.fromkeys(one, "reject")
+        lines = self.lines({**one, "fail-closed": "fork"}, {**two, "fail-closed": "reapprove"}, {})
+        assert lines == [
+            "strategies for 2 unfinished runs:",
+            "                           go on   need a person    stranded",
+            "  compatible-window            1               0           1",
+            "  pinned-workers               1               0           1",
+            "  explicit-migration           1               0           1",
+            "  fail-closed                  0               2           0",
+        ]
+        assert max(map(len, lines)) <= 80
+
+    @pytest.mark.parametrize("ways", [[], [{}], [{"a": "resume", "b": "resume"}, {}]])
+    def test_where_there_is_nothing_to_choose(self, ways: list[dict[str, Any]]) -> None:
+        """Runs that simply go on, whatever the strategy, need no table; nor do those that are over."""
+        assert self.lines(*ways) == []
+
+    @pytest.mark.parametrize("way", [{"a": "resume", "b": "pin"}, {"a": "fork", "b": "fork"}])
+    def test_where_there_is(self, way: dict[str, Any]) -> None:
+        """Strategies that differ, and a run that does not simply go on, are worth the table."""
+        assert self.lines({"a": "resume", "b": "resume"}, way)[0] == "strategies for 2 unfinished runs:"
+
+
+class TestContracts:
+    @staticmethod
+    def change(effect: Any, detail: str, version: str | None = None) -> ContractChange:
+        """A change of that effect."""
+        return ContractChange("step", "s", "", "k", effect, detail, version)
+
+    def test_what_changed_and_whom_it_hurts(self) -> None:
+        """The two contracts, the runs between them, the worst first, words as a number, and what should have moved."""
+        changes = (
+            self.change("additive", "step note is new", "flowVersion"),
+            *(self.change("breaking", f"step s{n} is gone", "flowVersion") for n in range(5)),
+            self.change("unknown", "the input: it cannot be told", "flowVersion"),
+            self.change("breaking", "the state, cents: it is gone", "stateSchemaVersion"),
+            self.change("cosmetic", "step s: only words or order differ"),
+        )
+        changed = ChangedContract("refund", "3912a7de00000000", "4d48429a00000000", changes, 3)
+        assert list(contract_lines(DeployReport(changed=[changed]))) == [
+            "contract  refund 3912a7de -> 4d48429a, 3 unfinished runs",
+            "  breaking: step s0 is gone; step s1 is gone; step s2 is gone; and 3 more",
+            "  unknown: the input: it cannot be told",
+            "  additive: step note is new",
+            "  cosmetic: 1",
+            "  flowVersion, stateSchemaVersion should have moved",
+        ]
+
+    def test_one_that_needs_no_more(self) -> None:
+        """Where the numbers moved and nothing breaks there is little to say; hostile names stay on their line."""
+        changed = ChangedContract("re\nfund", "1a", "2b", (self.change("additive", "step note is new"),), 1)
+        head, line = contract_lines(DeployReport(changed=[changed]))
+        assert (head.isprintable(), head.endswith(" 1a -> 2b, 1 unfinished run")) == (True, True)
+        assert line == "  additive: step note is new"
