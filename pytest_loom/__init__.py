@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pytest_loom.deploy.report import DeployReport as DeployReport
     from pytest_loom.deploy.report import Finding as Finding
     from pytest_loom.deploy.report import finding as finding
+    from pytest_loom.deploy.rollout import RolloutReport as RolloutReport
+    from pytest_loom.deploy.rollout import simulate_rollout as simulate_rollout
     from pytest_loom.deploy.simulate import simulate_deploy as simulate_deploy
     from pytest_loom.errors import ApprovalError as ApprovalError
     from pytest_loom.errors import FlowError as FlowError
@@ -87,6 +89,7 @@ _HOMES = {
     "pytest_loom.contract.resolve": ("contract_of",),
     "pytest_loom.deploy.decide": ("ResumeDecision", "check_resume"),
     "pytest_loom.deploy.report": ("DeployReport", "Finding", "finding"),
+    "pytest_loom.deploy.rollout": ("RolloutReport", "simulate_rollout"),
     "pytest_loom.deploy.simulate": ("simulate_deploy",),
     "pytest_loom.errors": (
         "ApprovalError",

@@ -21,6 +21,7 @@ DESIGN_NAMES = {
     "score_run",
     "Score",
     "simulate_deploy",
+    "simulate_rollout",
     "DeployReport",
     "Finding",
     "Contract",

@@ -35,7 +35,7 @@ def replayed(log: Log, flow: Any, yesterday: Contract | None = None) -> Iterator
     """What a replay of today's flow against an unfinished run finds. Raises LogError for a log that cannot be read."""
     if not isinstance(flow, Flow) or not log.state.in_flight:
         return
-    outcome = _replay(log, flow)
+    outcome = replay_of(log, flow)
     if isinstance(outcome, Log):
         yield from (from_hazard(log, hazard) for hazard in hazards(log, flow, outcome))
         yield from _also_waits(log, outcome)
@@ -165,7 +165,8 @@ def _names(fn: Any, step: object) -> bool:
     return any(known.get(name) is step for name in (*code.co_names, *code.co_freevars)) if code is not None else False
 
 
-def _replay(log: Log, flow: Flow[..., Any]) -> Log | LoomError:
+def replay_of(log: Log, flow: Flow[..., Any]) -> Log | LoomError:
+    """What today's code writes up to the frontier, or why it does not get there. Raises LogError."""
     found: list[Log | LoomError] = []
 
     def run() -> None:
