@@ -160,6 +160,30 @@ def printable(text: str, limit: int = 120) -> str:
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
+def set_in(text: str, indent: str = "", later: str | None = None, *, width: int = 80, limit: int = 2_000) -> list[str]:
+    """``text`` in lines of a terminal's width: the first after ``indent``, the others after ``later`` (as ``indent``).
+
+    A line of it that begins with blanks is code to be copied: it stays a line, however long. What is in it may come
+    from a log: it goes through ``printable``, and is cut to ``limit`` characters.
+    """
+    import textwrap
+
+    later = indent if later is None else later
+    text = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    lines: list[str] = []
+    prose: list[str] = []
+    for line in [*text.splitlines(), None]:
+        if line is not None and not line.startswith(" "):
+            prose.append(line)
+            continue
+        shown = printable(" ".join(" ".join(prose).split()), limit)
+        first = later if lines else indent
+        lines += textwrap.wrap(shown, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+        lines += [] if line is None else [f"{later}{printable(line, limit)}"]
+        prose = []
+    return lines
+
+
 def _rebuild(cls: type[LoomError], facts: dict[str, Any]) -> LoomError:
     error = cls.__new__(cls)
     Exception.__init__(error, facts["what"])

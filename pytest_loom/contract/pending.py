@@ -100,12 +100,12 @@ def tool_problems(old_tool: ToolContract, new_tool: ToolContract) -> list[Proble
         gained = sorted(set(new_tool.permissions) - set(old_tool.permissions))
         if gained:
             names = ", ".join(printable(name) for name in gained)
-            found.append(Problem("", "permissions", "reapprove", f"the tool may now also use: {names}"))
+            found.append(Problem("", "permissions", "reapprove", f"it may now also use {names}"))
     old, new = old_tool.version, new_tool.version
     if old is not None and new is not None and old != new:
         was, now = printable(repr(old)), printable(repr(new))
         found.append(
-            Problem("", "version", "reapprove", f"the tool's version was {was} and is {now}: it means another")
+            Problem("", "version", "reapprove", f"its version was {was} and is {now}: it means something else now")
         )
     return found
 
@@ -224,16 +224,16 @@ def _problem(
         other = shown_path(renamed)
         then = f"{other} would be {printable(fate.text)}" if fate.kind == "default" else f"{other} would be left out"
         then = f"the call would fail without {other}" if fate.kind == "refused" else then
-        detail = f"{where} was approved as {value}; today's tool has {other} instead, and {then}"
+        detail = f"{where} was shown as {value}; today's tool has {other} instead, and {then}"
     elif now.kind == "refused" and now.text == "missing":
         kind, detail = "newly-required", f"today's tool requires {where}, which nobody was shown: the call would fail"
     elif now.kind == "refused" and now.text == "forbidden":
-        kind, detail = "removed", f"{where} was approved as {value}; today's tool refuses a call that names it"
+        kind, detail = "removed", f"{where} was shown as {value}; today's tool refuses a call that names it"
     elif now.kind == "refused":
         kind = "narrowed" if now.text in ("limit", "enum") else "retyped"
-        detail = f"{where} was approved as {value}; today's tool refuses it: it {printable(now.note)}"
+        detail = f"{where} was shown as {value}; today's tool refuses it: it {printable(now.note)}"
     elif now.kind == "ignored":
-        kind, detail = "ignored", f"{where} was approved as {value}; today's tool drops it and runs without it"
+        kind, detail = "ignored", f"{where} was shown as {value}; today's tool drops it and runs without it"
     elif "unread" in (was.kind, now.kind):
         said = printable(now.note or was.note)
         kind, detail = "undecided", f"it cannot be told whether {where} still fits: the schema's {said} changed"
@@ -244,7 +244,7 @@ def _problem(
     elif was.kind == "value" and now.kind == "value":
         kind = "retyped"
         detail = (
-            f"{where} was approved as {value}, read as {printable(was.text)}; today it is read as {printable(now.text)}"
+            f"{where} was shown as {value}, read as {printable(was.text)}; today it is read as {printable(now.text)}"
         )
     elif was.kind in ("nothing", "absent") and now.kind == "default":
         kind, verdict = "default-added", "warning"

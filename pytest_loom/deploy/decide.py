@@ -21,7 +21,7 @@ from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
 from pytest_loom.deploy.native import replayed
 from pytest_loom.deploy.report import BREAKING, Finding, finding, verdict_of
 from pytest_loom.deploy.versions import contract_drift, contract_unknown
-from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, UpcastError, printable
+from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, UpcastError, printable, set_in
 from pytest_loom.flow import guard
 from pytest_loom.flow.approvals import PendingCall, migrated_calls, pending_calls
 from pytest_loom.flow.carried import Carried, carried
@@ -60,8 +60,9 @@ class ResumeDecision:
     def __str__(self) -> str:
         """The verdict, why, and what to do, for a terminal."""
         lines = [f"{printable(self.workflow_id)} {printable(self.execution_id)}: {self.verdict}"]
-        lines += [f"  {reason}" for reason in self.reasons]
-        return "\n".join([*lines, *(f"  -> {line}" for line in self.next_step.splitlines())])
+        for reason in self.reasons:
+            lines += set_in(reason, "  ")
+        return "\n".join([*lines, *set_in(f"-> {self.next_step}", "  ", "     ")])
 
 
 @dataclass

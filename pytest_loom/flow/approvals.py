@@ -279,7 +279,10 @@ def without_tool(pending: Any) -> Any:
 def _again(wait: Suspension | None) -> str:
     """How somebody is asked again: by the code of today, from just before the wait on."""
     at = wait.sequence - 1 if wait is not None else "…"
-    return f"Ask again, with the call as it is today:\n  asked = resume(fork(log, {at}), flow)"
+    return (
+        "Ask again, with the call as it is today, in a fork of the run, and close the old question:\n"
+        f"  asked = resume(fork(log, {at}), flow)"
+    )
 
 
 def _items(pending: Any) -> Iterator[Mapping[str, Any]]:
@@ -335,7 +338,7 @@ def _stale(call: PendingCall, what: str, problems: list[Problem]) -> Iterator[Ha
         groups.setdefault((code, severity), []).append(problem.detail)
     for (code, severity), details in groups.items():
         more = f"; and {len(details) - _LISTED} more" if len(details) > _LISTED else ""
-        then = "It is not the call that was approved." if call.approval else "It would be another call."
+        then = "It is not the call that was shown." if call.approval else "It would be another call."
         then = then if severity == "breaking" else "Nobody was shown that."
         text = f"{what}, and today: {'; '.join(details[:_LISTED])}{more}. {then}"
         yield Hazard(code, severity, call.name, text, call.sequence, _again(call.wait))

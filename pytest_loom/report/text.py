@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 
 from pytest_loom.deploy.report import DeployReport, Finding
-from pytest_loom.errors import printable
+from pytest_loom.errors import printable, set_in
 
 _SHOWN = 3
-_LONGEST = 2_000
 _ORDER = {"breaking": 0, "warning": 1, "info": 2}
 
 
@@ -39,7 +37,7 @@ def cause_lines(findings: Iterable[Finding], *, width: int = 80) -> Iterator[str
     for group in causes.values():
         first = group[0]
         yield f"{printable(first.code)}: {_place(first)}{_count(group)}"
-        yield from _wrapped(first.message, width, "  ")
+        yield from set_in(first.message, "  ", width=width)
         if first.source.rpartition(":")[2].isdecimal():
             yield f"    {printable(first.source, 200)}"
 
@@ -55,16 +53,16 @@ def finding_lines(findings: Iterable[Finding], *, width: int = 80, shown: int = 
         first = group[0]
         state = "acknowledged" if accepted == len(group) else severity
         yield f"{state}  {printable(code)}  {_place(first)}{_count(group)}"
-        yield from _wrapped(first.message, width, "  ")
+        yield from set_in(first.message, "  ", width=width)
         for found in group[:shown]:
             yield f"    {printable(found.execution_id) or '(no execution named)'}  {printable(found.source, 200)}"
             if found.message != first.message:
-                yield from _wrapped(found.message, width, "      ")
+                yield from set_in(found.message, "      ", width=width)
             if found.acknowledged:
-                yield from _wrapped(f"acknowledged by {found.acknowledged}", width, "      ")
+                yield from set_in(f"acknowledged by {found.acknowledged}", "      ", width=width)
         if len(group) > shown:
             yield f"    and {len(group) - shown} more (all are in the report: --loom-report=report.json)"
-        yield from _wrapped(f"-> {first.hint}", width, "  ", "     ")
+        yield from set_in(f"-> {first.hint}", "  ", "     ", width=width)
 
 
 def contract_lines(report: DeployReport, *, width: int = 80) -> Iterator[str]:
@@ -107,13 +105,3 @@ def _count(group: list[Finding]) -> str:
 def _weight(cause: tuple[tuple[str, str, str, str | None], list[Finding]]) -> tuple[int, bool]:
     (severity, *_), group = cause
     return _ORDER[severity], all(found.acknowledged is not None for found in group)
-
-
-def _wrapped(text: str, width: int, indent: str, later: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        printable(" ".join(text.split()), _LONGEST),
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent if later is None else later,
-        break_on_hyphens=False,
-    )

@@ -337,7 +337,7 @@ def test_a_state_without_a_number_is_told_by_the_flow_s() -> None:
         ("del c['steps']['ship']", "step ship is gone"),
         ("c['steps']['bill'] = {}", "step bill is new"),
         ("mail['approval'] = False", "tool mail no longer asks for approval"),
-        ("mail['permissions'] = ['net', 'mail', 'disk']", "tool mail: the tool may now also use: disk"),
+        ("mail['permissions'] = ['net', 'mail', 'disk']", "tool mail: it may now also use disk"),
         ("c['joins']['ship'] = ['pack']", "join ship waited for pack, sign and waits for pack"),
         ("c['reducers']['lines'] = 'add'", "reducer lines was app.state.extend and is add"),
         ("c['versions']['state'] = 4", "version state was 3 and is 4"),

@@ -90,7 +90,7 @@ class TestWords:
         assert (problem.path, problem.kind) == ("amount_cents", "renamed")
         assert (
             problem.detail
-            == "amount_cents was approved as 4999; today's tool has amount instead, and amount would be 0"
+            == "amount_cents was shown as 4999; today's tool has amount instead, and amount would be 0"
         )
 
     def test_a_place_deep_inside_is_named(self) -> None:
