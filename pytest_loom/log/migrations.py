@@ -204,8 +204,9 @@ def _no_chain(what: str, start: Any, goal: Any) -> MigrationError:
     error = _error(what)
     for version in (start, goal):
         if not _is_version(version):
+            said = f"has the version {version_text(version)}, which is neither a whole number nor a text"
             return error(
-                f"{_name(what)} has the version {version_text(version)}, which is neither a whole number nor a text",
+                f"{_name(what)} {'says no version' if version is None else said}",
                 hint="Without a version nothing is known of it, and nothing is guessed.",
             )
     up, end = _walk(what, goal, start)
@@ -218,6 +219,13 @@ def _no_chain(what: str, start: Any, goal: Any) -> MigrationError:
             hint="Give it an inverse where there is a lossless one; else let the newer code finish the run.",
         )
     steps, end = _walk(what, start, goal)
+    if isinstance(end, int) and isinstance(goal, int) and end > goal:
+        versions = [start, *(step.to_version for step in steps), None, goal]
+        return error(
+            f"no migration takes {_name(what)} back {_from_to(end, goal)} ({_shown(versions)})",
+            hint="Newer code wrote it: let that finish the run, or register a way back with "
+            f'@migration("{printable(what)}", from_version={end}, to_version={goal}); nothing is guessed.',
+        )
     versions = [start, *(step.to_version for step in steps), None, *_leading_to(what, goal)]
     target, arguments = goal, f"from_version={end!r}, to_version={goal!r}"
     if isinstance(end, int) and isinstance(goal, int) and end < goal:

@@ -128,7 +128,7 @@ class TestGaps:
         [
             ([(1, 2), (3, 4)], 1, 4, "no migration takes state from version 2 to 3 (chain: 1 -> 2 -> ? -> 3 -> 4)"),
             ([], 1, 3, "no migration takes state from version 1 to 2 (chain: 1 -> ? -> 3)"),
-            ([(1, 2)], 9, 2, "no migration takes state from version 9 to 2 (chain: 9 -> ? -> 1 -> 2)"),
+            ([(1, 2)], 9, 2, "no migration takes state back from version 9 to 2 (chain: 9 -> ? -> 2)"),
             ([(1, 2)], 0, 2, "no migration takes state from version 0 to 1 (chain: 0 -> ? -> 1 -> 2)"),
             (
                 [("a", "b"), ("x", "y")],
@@ -137,7 +137,7 @@ class TestGaps:
                 'no migration takes state from version "b" to "y" (chain: "a" -> "b" -> ? -> "x" -> "y")',
             ),
             ([(1, 2)], "1", 2, 'no migration takes state from version "1" to 2 (chain: "1" -> ? -> 1 -> 2)'),
-            ([], None, 3, "state has the version None, which is neither a whole number nor a text"),
+            ([], None, 3, "state says no version"),
             ([], 2.0, 3, "state has the version 2.0, which is neither a whole number nor a text"),
             ([], {"v": 1}, 3, "state has the version {'v': 1}, which is neither a whole number nor a text"),
         ],
