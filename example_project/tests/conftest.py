@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+import releases.versions  # noqa: F401  # events are written in the version that these lead to
 from pytest_loom import Log
 from refund_desk.desk import FLOWS
 from refund_desk.runtime import Clock, Desk
