@@ -63,7 +63,7 @@ def todays_state(value: Any, version: Any, today: Any) -> Any:
 
 
 def _is_unknown(what: str, version: Any, today: Any) -> bool:
-    if version is None:
-        return True
+    if isinstance(version, bool) or not isinstance(version, (int, str)):
+        return True  # it says none, or something that is none
     is_newer = isinstance(version, int) and isinstance(today, int) and version > today
     return is_newer and chain(what, version, today) is None
