@@ -29,7 +29,13 @@ def make_logs(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, (number, events) in RUNS.items():
         path = folder / f"{name}.loom.jsonl"
-        record(release, {"number": number, "commit": f"9f{number}"}, path=path, execution_id=f"release-{number}", events=events)
+        record(
+            release,
+            {"number": number, "commit": f"9f{number}"},
+            path=path,
+            execution_id=f"release-{number}",
+            events=events,
+        )
 
 
 if __name__ == "__main__":

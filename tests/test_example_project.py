@@ -153,6 +153,29 @@ def test_goldens_are_made_anew_byte_for_byte(project: Project, tmp_path: Path) -
     assert states["refund-approved"].duration_ms > 47 * 3600 * 1000
 
 
+def test_yesterdays_logs_are_made_anew(project: Project, tmp_path: Path) -> None:
+    """Last week's code records what is committed as yesterday's runs, ids and times aside."""
+    run = project.python("make_yesterday.py", str(tmp_path / "made"), folder=project.path)
+    assert run.returncode == 0, run.stderr
+    committed = EXAMPLE / "tests" / "logs" / "yesterday"
+    made = {file.name: load_log(file) for file in (tmp_path / "made").iterdir()}
+    assert made.keys() == {file.name for file in committed.iterdir()}
+    assert all(same_recording(log, load_log(committed / name)) for name, log in made.items())
+
+
+def test_yesterdays_runs_are_red_for_the_one_that_has_to_be_asked_again(project: Project) -> None:
+    """A simulation lets the migrated runs pass, and stops at the approval of what deploy no longer is."""
+    run = project.pytest(
+        "--loom-deploy-sim", "-o", "loom_logs=tests/logs/yesterday/*.loom.jsonl", "--loom-report=report.json"
+    )
+    assert run.returncode == 1
+    assert {one["execution_id"]: one["verdict"] for one in report(project)["runs"]} == {
+        "release-41": "migrate",
+        "release-42": "migrate",
+        "release-43": "reapprove",
+    }
+
+
 def test_a_changed_behaviour_is_told_and_can_be_accepted(project: Project) -> None:
     """A letter in other words fails the goldens with that step's text; --snapshot-update rewrites just those files."""
     project.change("refund_desk/desk.py", "your refund was", "the refund is")

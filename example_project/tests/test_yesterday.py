@@ -16,7 +16,6 @@ from pytest_loom import (
     load_log,
     migrate,
     record,
-    resume,
 )
 from pytest_loom.plugin.facade import Loom
 from releases.flow import release

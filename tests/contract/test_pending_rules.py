@@ -89,8 +89,7 @@ class TestWords:
         (problem,) = pending_problems(old, new, {"amount_cents": 4999})
         assert (problem.path, problem.kind) == ("amount_cents", "renamed")
         assert (
-            problem.detail
-            == "amount_cents was shown as 4999; today's tool has amount instead, and amount would be 0"
+            problem.detail == "amount_cents was shown as 4999; today's tool has amount instead, and amount would be 0"
         )
 
     def test_a_place_deep_inside_is_named(self) -> None:
