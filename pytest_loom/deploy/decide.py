@@ -307,7 +307,11 @@ def _next_step(log: Log, judged: Judged, verdict: Verdict) -> str:
     if not judged.in_flight:
         return "Nothing: the run is over."
     if verdict == "pin":
-        return f"Route it to {_worker(judged.worker)}." if judged.worker else "Route it to the worker of its version."
+        return (
+            f"Let the kept worker go on with it: {_worker(judged.worker)}."
+            if judged.worker
+            else "Let the worker of its version go on with it."
+        )
     waits = log.state.suspensions
     answer = f", event={waits[0].events[0]!r}, payload=…" if waits and waits[0].events[0] != "*" else ""
     if verdict in FINE:

@@ -83,6 +83,6 @@ def contract_unknown(log: Log, kept: Contracts) -> Iterator[Finding]:
 
 
 def _listed(changes: list[ContractChange]) -> str:
-    said = [f"{change.part} {printable(change.name)}: {change.detail}".replace(" :", ":") for change in changes]
+    said = [change.detail for change in changes]
     more = f" and {len(said) - _LISTED} more" if len(said) > _LISTED else ""
     return "; ".join(said[:_LISTED]) + more
