@@ -20,6 +20,9 @@ from pytest_loom.log.event import Log
 _LISTED = 4
 _TURNED = frozenset({"wider-number", "default-changed", "format"})
 """Changes under which all is still read, and may mean another thing; what else is additive hurts no run."""
+_CAPTURE = (
+    "Capture contracts with each deploy, and commit them:\n  pytest --loom-deploy-sim --snapshot-update -k deploy-sim"
+)
 
 
 def saved_versions(log: Log, contract: Contract) -> Iterator[Finding]:
@@ -64,7 +67,7 @@ def contract_drift(
             f"the run was started on {name} {printable(str(version))} with contract {printable(str(named))}, and"
             f" today's {printable(str(version))} has another one, {print_of_today}"
         )
-        keep = "Contracts are not kept here, so what changed cannot be said: pytest --loom-deploy-sim --snapshot-update"
+        keep = f"Contracts are not kept here, so what changed cannot be said. {_CAPTURE}"
         yield finding(log, "contract-drift", f"{what}.", f"{hint} {keep}", severity="info")
 
 
@@ -77,8 +80,7 @@ def contract_unknown(log: Log, kept: Contracts) -> Iterator[Finding]:
             "contract-unknown",
             f"was started on contract {printable(named)}, which is not among those that are kept: what changed since"
             " then is told only as far as the log shows it.",
-            "Capture contracts with each deploy, and commit loom-contracts/:"
-            " pytest --loom-deploy-sim --snapshot-update",
+            _CAPTURE,
         )
 
 

@@ -62,6 +62,8 @@ def pytest_loom_flows(config: pytest.Config, log_path: Path | None) -> Any:
 def pytest_loom_checks(config: pytest.Config) -> Sequence[Check]:  # type: ignore[empty-body]
     """Checks of your own: pure functions of a log and today's contract that yield findings.
 
+    One that takes a third argument gets the contract that the run was started on, None where none was captured.
+
     Example::
 
         from pytest_loom import finding
@@ -70,8 +72,12 @@ def pytest_loom_checks(config: pytest.Config) -> Sequence[Check]:  # type: ignor
             if log.state.in_flight and log.state.variables["_input"]["amount"] > 10_000:
                 yield finding(log, "refund-limit", "over today's limit", "ask finance", severity="warning")
 
+        def no_older_versions(log, contract, yesterday):
+            if log.state.in_flight and yesterday is not None and yesterday.version != contract.version:
+                yield finding(log, "older", f"is on {yesterday.version}", "look at it", severity="warning")
+
         def pytest_loom_checks(config):
-            return [no_old_refunds]
+            return [no_old_refunds, no_older_versions]
     """
 
 
