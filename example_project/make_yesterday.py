@@ -17,9 +17,9 @@ YES: tuple[str, Any] = ("DeployDecided", {"approved": True, "by": "mia"})
 CHECKED: tuple[str, Any] = ("Checked", None)
 
 RUNS = {
-    "waits-for-the-window": (41, []),
-    "waits-for-the-check": (42, [OPENED, YES]),
-    "waits-for-approval": (43, [OPENED, YES, CHECKED]),
+    "at-window": (41, []),
+    "at-check": (42, [OPENED, YES]),
+    "at-approval": (43, [OPENED, YES, CHECKED]),
 }
 """File: number of the release, and what it was answered."""
 

@@ -30,7 +30,7 @@ def last_call(run: Log) -> dict[str, Any]:
     return args
 
 
-@pytest.mark.loom("logs/yesterday/waits-for-the-window.loom.jsonl")
+@pytest.mark.loom("logs/yesterday/at-window.loom.jsonl")
 def test_a_checkpoint_of_version_2_is_migrated(loom: Loom, loom_golden: Log) -> None:
     """The saved state becomes, losslessly, what today's code would have saved itself, and the run goes on with it."""
     assert check_resume(loom_golden, release).verdict == "migrate"
@@ -43,7 +43,7 @@ def test_a_checkpoint_of_version_2_is_migrated(loom: Loom, loom_golden: Log) -> 
     assert wait.pending["args"] == {"environment": "staging", "region": "eu-central", "change_ticket": None}
 
 
-@pytest.mark.loom("logs/yesterday/waits-for-the-check.loom.jsonl")
+@pytest.mark.loom("logs/yesterday/at-check.loom.jsonl")
 def test_an_event_of_version_1_is_upcast(loom: Loom, loom_golden: Log) -> None:
     """The deploy that was done under the old arguments is read under today's, and is not done again."""
     assert b'"args":{"env":"staging"}' in Path(loom_golden.path).read_bytes()
@@ -55,7 +55,7 @@ def test_an_event_of_version_1_is_upcast(loom: Loom, loom_golden: Log) -> None:
     assert asked.state.suspensions[0].correlation_key == "prod"
 
 
-@pytest.mark.loom("logs/yesterday/waits-for-approval.loom.jsonl")
+@pytest.mark.loom("logs/yesterday/at-approval.loom.jsonl")
 def test_a_wider_tool_is_asked_for_again(loom: Loom, loom_golden: Log) -> None:
     """Who was shown {"env": "prod"} has not agreed to a region, a ticket and one more permission."""
     assert check_resume(loom_golden, release).verdict == "reapprove"
@@ -68,7 +68,7 @@ def test_a_wider_tool_is_asked_for_again(loom: Loom, loom_golden: Log) -> None:
     assert last_call(deployed) == PROD
 
 
-@pytest.mark.loom("logs/yesterday/waits-for-the-window.loom.jsonl")
+@pytest.mark.loom("logs/yesterday/at-window.loom.jsonl")
 def test_an_unknown_version_is_refused(loom: Loom, loom_golden: Log, tmp_path: Path) -> None:
     """A state of a version that today's code does not know, as after a rollback: nothing is read, nothing filled in."""
     newer = tmp_path / "newer.loom.jsonl"
