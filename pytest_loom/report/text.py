@@ -74,12 +74,12 @@ def contract_lines(report: DeployReport, *, width: int = 80) -> Iterator[str]:
             details = [change.detail for change in changed.changes if change.effect == effect]
             more = f"; and {len(details) - _SHOWN} more" if len(details) > _SHOWN else ""
             if details:
-                yield from _wrapped(f"{effect}: {'; '.join(details[:_SHOWN])}{more}", width, "  ", "    ")
+                yield from set_in(f"{effect}: {'; '.join(details[:_SHOWN])}{more}", "  ", "    ", width=width)
         words = sum(change.effect == "cosmetic" for change in changed.changes)
         if words:
             yield f"  cosmetic: {words}"
         if changed.unmoved:
-            yield from _wrapped(f"{', '.join(changed.unmoved)} should have moved", width, "  ", "    ")
+            yield from set_in(f"{', '.join(changed.unmoved)} should have moved", "  ", "    ", width=width)
 
 
 def strategy_lines(report: DeployReport) -> Iterator[str]:
