@@ -82,7 +82,7 @@ def _among_others(old_schema: Any, new_schema: Any, args: Any, found: list[Probl
         return found
     new = next(problem for problem in found if problem.kind == "default-added")
     name, value = printable(lost[0]), _shown((lost[0],), args)
-    detail = f"{name} was approved as {value}; today's tool has no such argument any more, and {new.detail}"
+    detail = f"{name} was shown as {value}; today's tool has no such argument any more, and {new.detail}"
     return [Problem(name, "renamed", "reapprove", detail), *(one for one in found if one is not new)]
 
 

@@ -7,7 +7,6 @@ the new code wrote. So each unfinished run is judged on both, and what the new c
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from pytest_loom.deploy.native import replay_of
 from pytest_loom.deploy.report import Finding, Severity
 from pytest_loom.deploy.rollback import READ_FIRST, Side, way_back
 from pytest_loom.deploy.simulate import surviving
-from pytest_loom.errors import LogError, printable
+from pytest_loom.errors import LogError, printable, set_in
 from pytest_loom.flow.definition import Flow
 from pytest_loom.log.event import Log
 from pytest_loom.log.schema import is_kernel_type
@@ -312,11 +311,6 @@ def _causes(report: RolloutReport) -> Iterator[str]:
     for (side, severity, code, workflow_id, step), group in causes.items():
         place = f"{printable(workflow_id, 40)}{f', {printable(step, 40)}' if step else ''}"
         runs = f", {len(group)} runs" if len(group) > 1 else ""
-        yield from _wrapped(f"{severity} {side}: {code}, {place}{runs}", "", "    ")
-        yield from _wrapped(group[0].message, "  ", "  ")
-        yield from _wrapped(f"-> {group[0].hint}", "  ", "     ")
-
-
-def _wrapped(text: str, first: str, later: str) -> list[str]:
-    text = printable(" ".join(text.split()), 1_000)
-    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+        yield from set_in(f"{severity} {side}: {code}, {place}{runs}", "", "    ")
+        yield from set_in(group[0].message, "  ", "  ")
+        yield from set_in(f"-> {group[0].hint}", "  ", "     ")

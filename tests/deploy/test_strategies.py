@@ -275,7 +275,7 @@ TABLE: dict[str, tuple[str, str, str, str, str]] = {
     # cause: window, pinned where the old worker is kept, pinned where it is not, explicit migration, fail closed
     "unchanged": ("resume", "resume", "resume", "resume", "resume"),
     "one more step to come": ("resume", "pin", "reject", "resume", "resume"),
-    "changed under one number": ("resume", "reject", "reject", "resume", "fork"),
+    "changed under one number": ("resume", "reject", "reject", "resume", "resume"),
     "event upcast": ("upcast", "pin", "reject", "upcast", "fork"),
     "event upcast beyond the window": ("reject", "pin", "reject", "upcast", "fork"),
     "state migrated": ("migrate", "pin", "reject", "migrate", "fork"),
