@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -42,6 +42,8 @@ BREAKING: dict[str, Verdict] = {
 WARNING = frozenset({"suspended-carryover", "contract-drift", "contract-unknown", "step-inserted", "flow-ambiguous"})
 """Codes that a person should look at, and that never make a simulation fail."""
 
+_VERSIONS = frozenset({"flowVersion", "contractFingerprint", "runtimeBuild", "stateSchemaVersion", "planSchemaVersion"})
+_LONG, _MANY = 100, 100
 _WORST_FIRST: tuple[Verdict, ...] = ("reject", "manual", "fork", "reapprove", "pin", "migrate", "upcast", "resume")
 
 
@@ -50,7 +52,8 @@ class Finding:
     """One result of a deploy simulation: what today's code would do to one recorded run.
 
     ``code`` is from DESIGN section 8, ``message`` says what happened and what would happen, ``hint`` what to do,
-    ``source`` where the run was read (file, or file:line). ``acknowledged`` is who accepted it, why and until when.
+    ``source`` where the run was read (file, or file:line). ``acknowledged`` is who accepted it, why and until when,
+    ``version`` the flow's version that the run was started on, where it says so.
     """
 
     code: str
@@ -62,6 +65,7 @@ class Finding:
     hint: str
     source: str
     acknowledged: str | None = None
+    version: str | None = None
 
     @property
     def blocks(self) -> bool:
@@ -84,9 +88,8 @@ class Finding:
             "hint": self.hint,
             "source": self.source,
         }
-        if self.acknowledged is not None:
-            facts["acknowledged"] = self.acknowledged
-        return facts
+        also = {"acknowledged": self.acknowledged, "version": self.version}
+        return facts | {name: value for name, value in also.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class RunResult:
     """One run of the simulation: where it stands, and what to do with it.
 
     ``strategies``: what each way to deploy would make of it (``deploy.strategies``); {} for a run that is over.
+    ``manifest``: the versions that it was started on (``versions_of``).
     """
 
     execution_id: str
@@ -102,6 +106,7 @@ class RunResult:
     verdict: Verdict
     source: str
     strategies: dict[str, Verdict] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The run as ``report.json`` holds it."""
@@ -112,7 +117,8 @@ class RunResult:
             "verdict": self.verdict,
             "source": self.source,
         }
-        return {**facts, "strategies": self.strategies} if self.strategies else facts
+        also = {"strategies": self.strategies, "manifest": self.manifest}
+        return facts | {name: value for name, value in also.items() if value}
 
 
 @dataclass(slots=True)
@@ -207,7 +213,22 @@ def finding(
         if code not in BREAKING and code not in WARNING:
             raise ValueError(f"{code!r} is not a finding code of pytest-loom: give its severity")
         severity = "breaking" if code in BREAKING else "warning"
-    return Finding(code, severity, log.workflow_id, log.execution_id, step, message, hint, log.path)
+    version = versions_of(log.state.manifest).get("flowVersion")
+    version = None if version is None else str(version)
+    return Finding(code, severity, log.workflow_id, log.execution_id, step, message, hint, log.path, None, version)
+
+
+def versions_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The versions that a run's manifest names (DESIGN section 5): what is short enough to be one, nothing else."""
+    found = {name: value for name, value in manifest.items() if name in _VERSIONS and _is_version(value)}
+    tools = manifest.get("toolSchemaVersions")
+    if isinstance(tools, dict) and 0 < len(tools) <= _MANY and all(map(_is_version, tools.values())):
+        found["toolSchemaVersions"] = tools
+    return found
+
+
+def _is_version(value: object) -> bool:
+    return len(str(value)) <= _LONG if isinstance(value, (str, int)) else False
 
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:

@@ -10,7 +10,7 @@ from pytest_loom.contract.resolve import resolver_of
 from pytest_loom.contract.store import load_contracts
 from pytest_loom.deploy.checks import Check
 from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
-from pytest_loom.deploy.report import DeployReport, RunResult
+from pytest_loom.deploy.report import DeployReport, RunResult, versions_of
 from pytest_loom.deploy.strategies import strategies
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Log
@@ -112,5 +112,6 @@ def _enter(report: DeployReport, judge: Judge, decision: ResumeDecision, status:
         source = (log.path if log is not None else "") or found
         judged = judged if log is None else judge.on_newest(log, judged)
         ways = strategies(judged, judge.policy.window)
-        run = RunResult(decision.execution_id, decision.workflow_id, status, decision.verdict, source, ways)
+        manifest = {} if log is None or status == "unreadable" else versions_of(log.state.manifest)
+        run = RunResult(decision.execution_id, decision.workflow_id, status, decision.verdict, source, ways, manifest)
         report.runs.append(run)

@@ -52,10 +52,13 @@ def finding_lines(findings: Iterable[Finding], *, width: int = 80, shown: int = 
         group.sort(key=lambda found: found.acknowledged is not None)
         first = group[0]
         state = "acknowledged" if accepted == len(group) else severity
-        yield f"{state}  {printable(code)}  {_place(first)}{_count(group)}"
+        version_of_all = len({found.version for found in group}) == 1
+        yield f"{state}  {printable(code)}  {_place(first, version=version_of_all)}{_count(group)}"
         yield from set_in(first.message, "  ", width=width)
         for found in group[:shown]:
-            yield f"    {printable(found.execution_id) or '(no execution named)'}  {printable(found.source, 200)}"
+            name = printable(found.execution_id) or "(no execution named)"
+            version = f" ({printable(found.version, 40)})" if found.version is not None and not version_of_all else ""
+            yield f"    {name}{version}  {printable(found.source, 200)}"
             if found.message != first.message:
                 yield from set_in(found.message, "      ", width=width)
             if found.acknowledged:
@@ -83,18 +86,22 @@ def contract_lines(report: DeployReport, *, width: int = 80) -> Iterator[str]:
 
 
 def strategy_lines(report: DeployReport) -> Iterator[str]:
-    """What each way to deploy would make of the unfinished runs; nothing where all of them simply go on either way."""
+    """What each way to deploy would make of the unfinished runs.
+
+    Nothing where all of them simply go on either way, and for one run alone: its verdict says it.
+    """
     ways = [run.strategies for run in report.runs if run.strategies]
-    if all(set(way.values()) == {"resume"} for way in ways):
+    if len(ways) < 2 or all(set(way.values()) == {"resume"} for way in ways):
         return
-    yield f"strategies for {len(ways)} unfinished run{'' if len(ways) == 1 else 's'}:"
+    yield f"strategies for {len(ways)} unfinished runs:"
     yield f"  {'':20}{'go on':>10}{'need a person':>16}{'stranded':>12}"
     for strategy, row in report.strategies().items():
         yield f"  {strategy:20}{row['go_on']:>10}{row['need_a_person']:>16}{row['stranded']:>12}"
 
 
-def _place(found: Finding) -> str:
+def _place(found: Finding, *, version: bool = False) -> str:
     flow = printable(found.workflow_id) if found.workflow_id else "unknown flow"
+    flow += f" {printable(found.version, 40)}" if version and found.version is not None else ""
     return f"{flow}, step {printable(found.step)}" if found.step else flow
 
 

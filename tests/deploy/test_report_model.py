@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_loom import DeployReport, Finding, Log
+from pytest_loom import DeployReport, Finding, Log, LogBuilder, simulate_deploy
 from pytest_loom.contract.changes import ContractChange
 from pytest_loom.deploy.changed import ChangedContract
-from pytest_loom.deploy.report import BREAKING, WARNING, RunResult, finding, verdict_of
+from pytest_loom.deploy.report import BREAKING, WARNING, RunResult, finding, verdict_of, versions_of
 
 Run = Callable[..., Log]
 
@@ -154,3 +154,23 @@ class TestReport:
         """What a debugger shows: the verdict and the numbers that are not 0."""
         assert repr(DeployReport([found("a")], examined=3)) == "<DeployReport NOT ok: 3 runs, 1 breaking>"
         assert repr(DeployReport(examined=1, in_flight=1)) == "<DeployReport ok: 1 runs, 1 in_flight>"
+
+
+def test_a_run_is_shown_with_the_versions_it_was_started_on() -> None:
+    """What is no version, or too long for one, is left out: a manifest is a log's word."""
+    told = {
+        "flowVersion": "1.2.0",
+        "contractFingerprint": "0123",
+        "stateSchemaVersion": 2,
+        "toolSchemaVersions": {"pay": 1},
+        "sdk": {"name": "x"},
+    }
+    hostile = {"flowVersion": "x" * 500, "runtimeBuild": ["b"], "toolSchemaVersions": {"pay": {}}}
+    assert versions_of(told) == {name: value for name, value in told.items() if name != "sdk"}
+    assert versions_of(hostile) == {}
+    builder = LogBuilder("r-1", "f")
+    builder.add("EXECUTION_STARTED", {"manifest": told}, timestamp=0)
+    report = simulate_deploy([builder.log()], {"f": {"workflowId": "f", "steps": {}}, "g": {"workflowId": "g"}})
+    assert report.runs[0].as_dict()["manifest"] == versions_of(told)
+    gone = simulate_deploy([builder.log()], {}).findings[0]
+    assert gone.as_dict()["version"] == "1.2.0"
