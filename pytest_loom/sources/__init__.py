@@ -43,7 +43,7 @@ class Source(Protocol):
         """Every run of the file: a Log, or the LogError that says why it cannot be read. Raises nothing itself."""
 
 
-_BUILT_IN = ("pytest_loom.sources.loom", "pytest_loom.sources.temporal")
+_BUILT_IN = ("pytest_loom.sources.loom", "pytest_loom.sources.temporal", "pytest_loom.sources.pydantic_ai")
 _registered: list[Source] = []
 
 CONTRACTS_FOLDER = "loom-contracts"

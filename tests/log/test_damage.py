@@ -424,7 +424,7 @@ class TestNotReadable:
         """The error says which sources were asked and how to add one."""
         path = tmp_path / name
         path.write_bytes(b"\x89PNG\r\n\x1a\nhello, 1, 2\n")
-        error = self.refused(path, "not a log that any source knows (asked: loom, temporal)")
+        error = self.refused(path, "not a log that any source knows (asked: loom, temporal")
         assert "pytest_loom_sources" in error.hint
 
     def test_an_sqlite_database(self, tmp_path: Path) -> None:
