@@ -43,10 +43,10 @@ MAX_STEPS = 200_000
 def fingerprint(contract: Contract) -> str:
     """16 hex digits that stand for what ``contract`` promises: the same for every contract that promises the same.
 
-    Moves with steps, gates, joins, reducers, engine, versions, tools (schema, version, approval, permissions) and every
-    schema's types, required keys, defaults, members, formats, limits and additionalProperties. Does not move with
-    titles, descriptions, examples, the order of keys, of ``required``, ``enum``, ``type`` and ``anyOf``, the names of
-    definitions, or the module in which something is defined (of a reducer's dotted name the last part counts). The
+    Moves with steps, gates, joins, reducers, engine, versions, tools (schema, version, approval, permissions, external)
+    and every schema's types, required keys, defaults, members, formats, limits and additionalProperties. Does not move
+    with titles, descriptions, examples, the order of keys, of ``required``, ``enum``, ``type`` and ``anyOf``, the names
+    of definitions, or the module in which something is defined (of a reducer's dotted name the last part counts). The
     flow's own id and version are names for a contract, not part of it, and are left out.
 
     Raises FlowError where a schema is no JSON data, nested more than 200 deep, or too large to be told.
@@ -66,13 +66,15 @@ def fingerprint(contract: Contract) -> str:
         data["gates"] = {event: _maybe(gate.payload_schema) for event, gate in contract.gates.items()}
     if contract.tools is not None:
         data["tools"] = {name: tool_parts(tool) for name, tool in contract.tools.items()}
+    data["more_tools"] = contract.more_tools
     return _hash({key: value for key, value in data.items() if value is not None})[:16]
 
 
 def tool_parts(tool: ToolContract) -> list[Any]:
-    """What a tool promises, as JSON data for a hash: its schema's digest, version, approval and permissions."""
+    """What a tool promises, as JSON data for a hash: its schema's digest, version, approval, permissions, external."""
     permissions = None if tool.permissions is None else sorted(set(tool.permissions))
-    return [_maybe(tool.schema_), tool.version, tool.approval, permissions]
+    parts = [_maybe(tool.schema_), tool.version, tool.approval, permissions]
+    return parts if tool.external is None else [*parts, tool.external]
 
 
 def schema_digest(schema: Any, scope: Scope = (), *, ordered: bool = False) -> str:

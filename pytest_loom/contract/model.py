@@ -26,19 +26,24 @@ class GateContract(_Part):
 
 
 class ToolContract(_Part):
-    """A tool's arguments, its meaning-version, whether it asks for approval, and what it may touch."""
+    """A tool's arguments, its meaning-version, whether it asks for approval, and what it may touch.
+
+    ``external``: its result comes from outside of the run, which never calls it.
+    """
 
     schema_: dict[str, Any] | bool | None = Field(default=None, alias="schema")
     version: str | int | None = None
     approval: bool | None = None
     permissions: tuple[str, ...] | None = None
+    external: bool | None = None
 
 
 class Contract(_Part):
     """A flow's contract. Everything but ``workflow_id`` is optional, and a part that is absent is not checked.
 
     JSON uses camelCase (``Contract.model_validate(json.load(f))``). An unknown key is an error: a misspelt part would
-    otherwise be a part that is never checked.
+    otherwise be a part that is never checked. ``more_tools``: there are further tools, which cannot be listed without
+    running code or asking a server.
     """
 
     workflow_id: str = Field(min_length=1)
@@ -52,4 +57,5 @@ class Contract(_Part):
     gates: dict[str, GateContract] | None = None
     joins: dict[str, tuple[str, ...]] | None = None
     tools: dict[str, ToolContract] | None = None
+    more_tools: bool | None = None
     versions: dict[str, Any] | None = None

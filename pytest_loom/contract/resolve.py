@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import os
@@ -15,11 +16,21 @@ from pytest_loom.errors import FlowError, Unsupported, printable
 Resolver = Callable[[str, str | None], Any]
 """Given a workflow id and the version that a run's manifest names (or None): today's flow, or None."""
 
+_FRAMEWORKS = {
+    "pydantic_ai": "pytest_loom.sources.pydantic_ai.contract",
+    "pydantic_graph": "pytest_loom.sources.pydantic_ai.contract",
+}
+"""Where the contract of a framework's live object is read: the root of its class's module, and our module for it.
+
+That one has ``contract_of_object(object) -> dict | None``: contract JSON, or None where it is none of its objects.
+"""
+
 _SHAPES = "a flow declared with @flow, a Contract, its JSON as a dict or as the path of a .json file"
 
 
 def contract_of(flow: Any) -> Contract:
-    """The contract of ``flow``: one made by ``@flow``, a Contract, contract JSON as a mapping, or the path of its file.
+    """The contract of ``flow``: one made by ``@flow``, a Contract, contract JSON as a mapping, the path of its file, or
+    a framework's own object.
 
     Raises FlowError where it has the shape but not the content, Unsupported where no contract can be read from it.
     """
@@ -32,6 +43,11 @@ def contract_of(flow: Any) -> Contract:
     if isinstance(flow, Mapping):
         return _validated(flow, "a contract given as a mapping")
     kind = flow if isinstance(flow, type) else type(flow)
+    for root in dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__):
+        if root in _FRAMEWORKS:
+            data = importlib.import_module(_FRAMEWORKS[root]).contract_of_object(flow)
+            if data is not None:
+                return _validated(data, f"the contract of {kind.__qualname__}")
     what = "the class" if isinstance(flow, type) else "an object of"
     raise Unsupported(
         f"no contract can be read from {what} {kind.__module__}.{kind.__qualname__}",
