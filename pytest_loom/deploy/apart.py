@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import stat
 import sys
 import sysconfig
 import tempfile
@@ -104,6 +105,7 @@ def _answer(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
     code = 1
     try:
         os.close(reading)
+        _cut_loose(writing)
         _shut()
         try:
             with guard.closed(during="while it was asked what it would do next") as closed:
@@ -115,6 +117,34 @@ def _answer(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
         code = 0
     finally:
         os._exit(code)
+
+
+def _cut_loose(own: int) -> None:
+    """Have everything that was open and is shared with the parent lead nowhere: it would see what is done to it.
+
+    An event loop that ends takes its sockets out of its epoll, which is the parent's as well; a client that is thrown
+    away says goodbye to its server.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/dev/fd"):
+        number = int(name)
+        if number < 3 or number in (own, nowhere):
+            continue
+        with contextlib.suppress(OSError):
+            facts = os.fstat(number)
+            kind = stat.S_IFMT(facts.st_mode)
+            if kind in (stat.S_IFSOCK, stat.S_IFIFO) or (kind == stat.S_IFREG and _is_writable(number)):
+                os.dup2(nowhere, number, inheritable=False)
+            elif not kind and hasattr(select, "epoll"):  # an epoll, or the like
+                with contextlib.closing(select.epoll()) as fresh:
+                    os.dup2(fresh.fileno(), number, inheritable=False)
+    os.close(nowhere)
+
+
+def _is_writable(number: int) -> bool:
+    import fcntl
+
+    return bool(fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR))
 
 
 def _shut() -> None:

@@ -134,7 +134,7 @@ def _breaks(item: Finding) -> bool:
 
 def _refusal(log: Log, name: str, text: str) -> Finding:
     shown = printable(name)
-    unknown = text.startswith("Unknown tool name")
+    unknown = text.startswith("Unknown tool name") or "is not available yet" in text[:300]
     return finding(
         log,
         "tool-missing" if unknown else "tool-args",

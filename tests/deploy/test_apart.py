@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import socket
 import sqlite3
@@ -108,14 +110,46 @@ def test_no_file_changes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         os.write(2, b"err")
         return [attempt(insert), attempt(append)]
 
-    assert "done" not in apart(work)
+    assert apart(work)[0] != "done"
     with pytest.raises(Unanswered, match=r"effects\.log"):
         apart(lambda: attempt(lambda: target.write_text("x")))
     log.close()
+    before.close()
     assert not target.exists()
     assert (tmp_path / "open.log").read_text() == ""
     assert database.read_bytes() == kept
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_was_open_leads_nowhere() -> None:
+    """An event loop that ends in the child still wakes here, and a connection carries nothing from the child."""
+    loop = asyncio.new_event_loop()
+    ours, theirs = socket.socketpair()
+    reading, writing = os.pipe()
+
+    def work() -> Any:
+        loop.close()
+        with contextlib.suppress(Exception):
+            os.write(ours.fileno(), b"goodbye")
+        os.write(writing, b"goodbye")
+        return 1
+
+    async def wake() -> str:
+        return await loop.run_in_executor(None, lambda: "awake")
+
+    try:
+        assert apart(work) == 1
+        for stream in (theirs.fileno(), reading):
+            os.set_blocking(stream, False)
+            with pytest.raises(BlockingIOError):
+                os.read(stream, 100)
+        assert loop.run_until_complete(asyncio.wait_for(wake(), 20)) == "awake"
+    finally:
+        loop.close()
+        ours.close()
+        theirs.close()
+        os.close(reading)
+        os.close(writing)
 
 
 def test_the_environment_is_empty_and_who_asks_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
