@@ -16,6 +16,9 @@ from pytest_loom.errors import FlowError, Unsupported, printable
 Resolver = Callable[[str, str | None], Any]
 """Given a workflow id and the version that a run's manifest names (or None): today's flow, or None."""
 
+UNNAMED = "unknown"
+"""The workflow of a run whose record does not say to which flow it belongs."""
+
 _FRAMEWORKS = {
     "pydantic_ai": "pytest_loom.sources.pydantic_ai.contract",
     "pydantic_graph": "pytest_loom.sources.pydantic_ai.contract",
@@ -43,16 +46,51 @@ def contract_of(flow: Any) -> Contract:
     if isinstance(flow, Mapping):
         return _validated(flow, "a contract given as a mapping")
     kind = flow if isinstance(flow, type) else type(flow)
-    for root in dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__):
-        if root in _FRAMEWORKS:
-            data = importlib.import_module(_FRAMEWORKS[root]).contract_of_object(flow)
-            if data is not None:
-                return _validated(data, f"the contract of {kind.__qualname__}")
+    data = _of_framework(flow)
+    if data is not None:
+        return _validated(data, f"the contract of {kind.__qualname__}")
     what = "the class" if isinstance(flow, type) else "an object of"
     raise Unsupported(
         f"no contract can be read from {what} {kind.__module__}.{kind.__qualname__}",
         hint=f"Give {_SHAPES}.",
     )
+
+
+def contract_as(flow: Any, workflow_id: str) -> Contract:
+    """The contract of a flow that is registered as ``workflow_id``.
+
+    A framework's object is called as it is registered: the name that it gives itself may change, or not be there.
+    Raises what ``contract_of`` raises.
+    """
+    contract = contract_of(flow)
+    if contract.workflow_id == workflow_id or not _is_of_framework(flow):
+        return contract
+    return contract.model_copy(update={"workflow_id": workflow_id})
+
+
+def named_flows(flows: Any) -> dict[str, Any]:
+    """The flows that can be listed, by id: those of a mapping, or the one that there is; {} for what is to be asked."""
+    if callable(getattr(flows, "get_flow", None)):
+        return {}
+    if isinstance(flows, Mapping) and not isinstance(flows.get("workflowId"), str):
+        return {str(name): flow for name, flow in flows.items()}
+    known = isinstance(flows, (Contract, Mapping, str, os.PathLike)) or hasattr(type(flows), "__loom_contract__")
+    return {contract_of(flows).workflow_id: flows} if known or _is_of_framework(flows) else {}
+
+
+def _is_of_framework(flow: Any) -> bool:
+    return _of_framework(flow) is not None
+
+
+def _of_framework(flow: Any) -> dict[str, Any] | None:
+    """The contract JSON of a framework's own object, None for anything else."""
+    kind = flow if isinstance(flow, type) else type(flow)
+    for root in dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__):
+        if root in _FRAMEWORKS:
+            data: dict[str, Any] | None = importlib.import_module(_FRAMEWORKS[root]).contract_of_object(flow)
+            if data is not None:
+                return data
+    return None
 
 
 def resolver_of(flows: Any) -> Resolver:
@@ -72,6 +110,9 @@ def resolver_of(flows: Any) -> Resolver:
         return lambda workflow_id, version: _recorded_alone(flows.get(workflow_id), workflow_id)
     if isinstance(flows, (str, os.PathLike)):
         return resolver_of(contract_of(flows))
+    if _is_of_framework(flows):
+        own = contract_of(flows).workflow_id
+        return lambda workflow_id, version: flows if workflow_id == own else None
     if callable(flows) and not isinstance(flows, type):
         return _asking(flows)
     raise FlowError(

@@ -14,8 +14,9 @@ from typing import Any
 
 from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
-from pytest_loom.contract.resolve import Resolver, contract_of, resolver_of
+from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, resolver_of
 from pytest_loom.contract.store import Contracts, load_contracts
+from pytest_loom.deploy.attribution import ambiguous, attributed, candidates
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
 from pytest_loom.deploy.native import replayed
@@ -105,14 +106,15 @@ def check_resume(
     if not isinstance(log, Log):
         raise TypeError(f"check_resume takes a Log, not a {type(log).__name__}; load_log(path) reads one")
     kept = None if contract is None else load_contracts(contract)
-    return Judge(Today(resolver_of(flow)), kept, load_policy(policy), checks).decide(log)
+    return Judge(Today(flow), kept, load_policy(policy), checks).decide(log)
 
 
 class Today:
     """Today's flows: each asked for once, with its contract and fingerprint; ``notes`` say what is not looked at."""
 
-    def __init__(self, resolver: Resolver) -> None:
-        self.resolver = resolver
+    def __init__(self, flows: Any) -> None:
+        self.resolver = resolver_of(flows)
+        self.named = list(named_flows(flows))
         self.notes: list[str] = []
         self.contracts: dict[str, Contract] = {}
         self._known: dict[tuple[str, str | None], tuple[Contract, Any, str] | None] = {}
@@ -145,12 +147,12 @@ class Today:
             what = f"asking for today's flow {name} raised {type(problem).__name__}: {problem}"
             raise FlowError(what, hint="A resolver says by None or KeyError that there is no such flow.") from problem
         try:
-            contract = None if flow is None else contract_of(flow)
+            contract = None if flow is None else contract_as(flow, workflow_id)
         except LoomError as error:
             raise type(error)(f"today's flow {name}: {error.what}", path=error.path, hint=error.hint) from None
         if contract is None:
             return None
-        if contract.steps is None:
+        if contract.steps is None and contract.engine != "checkpoint":
             note = f"today's {name} says nothing of its steps, so they were not looked at"
             self.notes += [note] if note not in self.notes else []
         self.contracts.setdefault(workflow_id, contract)
@@ -171,10 +173,33 @@ class Judge:
         """The decision about one run."""
         try:
             check_events(log.events)
-            judged = self.judge(log)
+            log, judged = self._attributed(log)
         except LogError as error:
             return unreadable(error, log)
         return self._by_policy(log, judged)
+
+    def _attributed(self, log: Log) -> tuple[Log, Judged]:
+        """What is seen of the run, as one of the flow that it belongs to where its record does not say so."""
+        if log.workflow_id != UNNAMED or self.today.of(UNNAMED, None) is not None:
+            return log, self.judge(log)
+        possible = candidates(log, {name: self._contracts(name) for name in self.today.named})
+        runs = [attributed(log, name) for name in possible]
+        seen = [(run, self.judge(run)) for run in runs]
+        if len(seen) == 1:
+            return seen[0]
+        if seen and all(verdict_of(judged.findings) != "resume" for _, judged in seen):
+            _, judged = min(seen, key=lambda one: len(one[1].findings))
+        else:
+            judged = Judged(in_flight=log.state.in_flight)
+        if log.state.in_flight:
+            judged.findings.append(ambiguous(log, possible))
+        return log, judged
+
+    def _contracts(self, workflow_id: str) -> list[Contract]:
+        """All that is known of a flow: its contract of today, and those that are kept."""
+        today = self.today.of(workflow_id, None)
+        kept = [] if self.kept is None else [one.contract for one in self.kept.kept(workflow_id)]
+        return [*([] if today is None else [today[0]]), *kept]
 
     def on_newest(self, log: Log, judged: Judged) -> Judged:
         """What the newest flow would do to the run, where the resolver also keeps the run's own; else ``judged``."""

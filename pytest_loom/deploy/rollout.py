@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_loom.contract.model import Contract
-from pytest_loom.contract.resolve import resolver_of
 from pytest_loom.contract.store import Captured, Contracts, load_contracts
 from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
 from pytest_loom.deploy.native import replay_of
@@ -115,7 +114,7 @@ def simulate_rollout(
         logs = load_logs(logs)
     elif isinstance(logs, Log):
         logs = [logs]
-    then, now = Today(resolver_of(old)), Today(resolver_of(new))
+    then, now = Today(old), Today(new)
     kept = _OfOld(then) if contract is None else load_contracts(contract)
     rules = load_policy(policy)
     both = _Both(Judge(then, kept, rules), Judge(now, kept, rules))

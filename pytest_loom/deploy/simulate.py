@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from pytest_loom.contract.resolve import resolver_of
 from pytest_loom.contract.store import load_contracts
 from pytest_loom.deploy.checks import Check
 from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
@@ -50,7 +49,7 @@ def simulate_deploy(
     elif isinstance(logs, Log):
         logs = [logs]
     kept = None if contract is None else load_contracts(contract)
-    today = Today(resolver_of(flows))
+    today = Today(flows)
     judge = Judge(today, kept, load_policy(policy), checks)
     report = DeployReport()
     taken = 0

@@ -149,12 +149,12 @@ def kept_contracts(config: pytest.Config) -> Any:
 
 def _captured(settings: Settings, flows: Any, report: DeployReport) -> list[str]:
     """Keep today's contracts: of what the logs asked for, and of all that a mapping of flows names."""
-    from pytest_loom.contract.resolve import contract_of
+    from pytest_loom.contract.resolve import contract_as
     from pytest_loom.contract.store import capture
 
     contracts = dict(report.contracts)
     if isinstance(flows, Mapping) and "workflowId" not in flows:
-        contracts.update((name, contract_of(flow)) for name, flow in flows.items() if name not in contracts)
+        contracts.update((name, contract_as(flow, name)) for name, flow in flows.items() if name not in contracts)
     now = datetime.now(UTC)
     paths = [capture(settings.contracts, contract, now) for contract in contracts.values()]
     return [str(path) for path in paths if path is not None]
