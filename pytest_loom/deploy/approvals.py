@@ -12,9 +12,13 @@ from pytest_loom.log.event import Log
 _ELSEWHERE = "Ask for the approval again, with the call as it is today, or let the old code finish these runs."
 
 
+OWN_RULES = frozenset({"pydantic_ai", "pydantic_graph"})
+"""Frameworks (as the manifest names them) for whose runs there are checks that know what they do on resume."""
+
+
 def calls_waiting(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
     """Pending calls that mean something else to today's tools (tool-missing, tool-args, approval-stale)."""
-    if log.state.in_flight:
+    if log.state.in_flight and log.state.manifest.get("framework") not in OWN_RULES:
         for hazard in stale_calls(log.state, contract, yesterday):
             yield from_hazard(log, hazard)
 

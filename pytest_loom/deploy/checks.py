@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.schema import compare_schemas
+from pytest_loom.deploy import deferred, graphs
 from pytest_loom.deploy.approvals import calls_waiting
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.deploy.values import recorded_input, recorded_outputs, recorded_state
@@ -119,6 +120,8 @@ BUILT_IN: tuple[Check, ...] = (
     saved_versions,
     calls_waiting,
     suspended_carryover,
+    *deferred.CHECKS,
+    *graphs.CHECKS,
 )
 AS_DATA: tuple[Check, ...] = (recorded_input, recorded_outputs, recorded_state)
 """Asked where today's flow is known as data only: code reads recorded values with its own types, in a replay."""

@@ -19,6 +19,7 @@ from pytest_loom.contract.store import Contracts, load_contracts
 from pytest_loom.deploy.attribution import ambiguous, attributed, candidates
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
+from pytest_loom.deploy.deferred_shadow import shadowed
 from pytest_loom.deploy.native import replayed
 from pytest_loom.deploy.report import BREAKING, Finding, finding, verdict_of
 from pytest_loom.deploy.versions import contract_drift, contract_unknown
@@ -245,6 +246,7 @@ class Judge:
                 changed.runs += 1
         for check in (*self.checks, *(() if isinstance(flow, Flow) else AS_DATA)):
             seen.findings += _asked(check, log, contract, yesterday)
+        seen.findings = shadowed(log, flow, yesterday, seen.findings)
         if all(item.severity != "breaking" or item.code not in BREAKING for item in seen.findings):
             seen.findings += replayed(log, flow, yesterday)  # else it is known already that it does not fit
         return seen

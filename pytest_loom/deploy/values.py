@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.pending import Problem, value_problems
+from pytest_loom.deploy.approvals import OWN_RULES
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import printable
 from pytest_loom.flow.carried import carried
@@ -58,6 +59,8 @@ def recorded_state(log: Log, contract: Contract, yesterday: Contract | None) -> 
     """The saved state, in today's version, is not what today's schema of it reads (state-key-lost, state-type)."""
     state = log.state
     if not state.in_flight or contract.state_schema is None or state.state is None:
+        return
+    if state.manifest.get("framework") in OWN_RULES:
         return
     parts = {part.what: part for part in carried(log, contract.versions or {})}
     part = parts.get("state")
