@@ -28,6 +28,8 @@ _LOST = ("removed", "ignored", "renamed")
 _TO_READERS: dict[str, bool | None] = {"ignored": False, "default-changed": False, "format": False, "required": None}
 """Kinds that are judged otherwise by who reads what a flow gives: a key with a default is mostly given all the same."""
 
+_MORE = "there may be more tools than those that are listed"
+
 _T = TypeVar("_T")
 _Change = tuple[str, str, Effect, str]
 """Path, kind, effect, detail."""
@@ -43,8 +45,8 @@ class ContractChange:
     the schema, "" for the whole; a step has two schemas, so there it begins with ``input`` or ``output``. Names are as
     the contract has them: print them through ``printable``.
 
-    ``kind``: added, removed, changed (of a reducer, join or engine), approval, permissions, version, cosmetic, what
-    ``compare_schemas`` says, restated (a schema says the same in another way), said or unsaid (only one of the
+    ``kind``: added, removed, changed (of a reducer, join or engine), approval, external, permissions, version,
+    cosmetic, what ``compare_schemas`` says, restated (a schema says the same in another way), said or unsaid (only one of the
     contracts speaks of it, so it is not checked). ``effect``: ``breaking`` where something from before is refused, lost
     or taken for something else, ``unknown`` where that cannot be told, ``cosmetic`` where the fingerprint of that part
     is the same. ``detail``: one sentence, safe to print.
@@ -115,6 +117,8 @@ def _changes(old: Contract, new: Contract) -> Iterator[_Named]:
     yield from _parts("gate", old.gates, new.gates, _gate)
     yield from _parts("join", old.joins, new.joins, _join, added=lambda target: _beside(target, steps))
     yield from _parts("tool", old.tools, new.tools, _tool)
+    if bool(old.more_tools) != bool(new.more_tools):
+        yield "tool", "", ("", "changed", "unknown", _MORE if new.more_tools else f"no longer: {_MORE}")
     yield from _parts("versions", old.versions, new.versions, _number, removed="unknown")
     for change in _said("the engine", old.engine, new.engine):
         yield "engine", "", change
@@ -184,6 +188,9 @@ def _tool(subject: str, old: ToolContract, new: ToolContract) -> list[_Change]:
         found.append(("", "approval", "breaking", f"{subject} no longer asks for approval"))
     if (old.approval, new.approval) == (False, True):
         found.append(("", "approval", "additive", f"{subject} asks for approval now"))
+    if bool(old.external) != bool(new.external):
+        how = "comes from outside of the run now" if new.external else "is made by the run itself now"
+        found.append(("", "external", "breaking", f"{subject}: its result {how}"))
     for name in ("version", "approval", "permissions"):
         found += _said(f"{subject}, {name}", getattr(old, name), getattr(new, name))
     return found

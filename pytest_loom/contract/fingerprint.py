@@ -66,7 +66,7 @@ def fingerprint(contract: Contract) -> str:
         data["gates"] = {event: _maybe(gate.payload_schema) for event, gate in contract.gates.items()}
     if contract.tools is not None:
         data["tools"] = {name: tool_parts(tool) for name, tool in contract.tools.items()}
-    data["more_tools"] = contract.more_tools
+    data["more_tools"] = contract.more_tools or None
     return _hash({key: value for key, value in data.items() if value is not None})[:16]
 
 
@@ -74,7 +74,7 @@ def tool_parts(tool: ToolContract) -> list[Any]:
     """What a tool promises, as JSON data for a hash: its schema's digest, version, approval, permissions, external."""
     permissions = None if tool.permissions is None else sorted(set(tool.permissions))
     parts = [_maybe(tool.schema_), tool.version, tool.approval, permissions]
-    return parts if tool.external is None else [*parts, tool.external]
+    return [*parts, "external"] if tool.external else parts
 
 
 def schema_digest(schema: Any, scope: Scope = (), *, ordered: bool = False) -> str:

@@ -243,6 +243,10 @@ ROWS: dict[str, Row] = {
         [("tool", "note", "", "approval", "additive", FLOW)],
     ),
     "tool-says-nothing-of-approval": ("del mail['approval']", [("tool", "mail", "", "unsaid", "unknown", None)]),
+    "tool-is-external-now": (
+        "c['tools']['note']['external'] = True",
+        [("tool", "note", "", "external", "breaking", FLOW)],
+    ),
     "tool-may-do-more": (
         "mail['permissions'].append('disk')",
         [("tool", "mail", "", "permissions", "breaking", "toolSchemaVersions.mail")],
@@ -468,9 +472,11 @@ CONTRACTS = st.fixed_dictionaries(
                     "version": st.sampled_from([None, 1, "1"]),
                     "approval": st.sampled_from([None, True, False]),
                     "permissions": st.none() | st.lists(st.sampled_from("pq"), max_size=3),
+                    "external": st.sampled_from([None, True, False]),
                 }
             )
         ),
+        "moreTools": st.sampled_from([None, True, False]),
         "versions": named(st.sampled_from([None, 1, 1.0, True, "1", {"a": 1}])),
     }
 ).map(Contract.model_validate)
