@@ -46,10 +46,10 @@ class ContractChange:
     the contract has them: print them through ``printable``.
 
     ``kind``: added, removed, changed (of a reducer, join or engine), approval, external, permissions, version,
-    cosmetic, what ``compare_schemas`` says, restated (a schema says the same in another way), said or unsaid (only one of the
-    contracts speaks of it, so it is not checked). ``effect``: ``breaking`` where something from before is refused, lost
-    or taken for something else, ``unknown`` where that cannot be told, ``cosmetic`` where the fingerprint of that part
-    is the same. ``detail``: one sentence, safe to print.
+    cosmetic, what ``compare_schemas`` says, restated (a schema says the same in another way), said or unsaid (only one
+    of the contracts speaks of it, so it is not checked). ``effect``: ``breaking`` where something from before is
+    refused, lost or taken for something else, ``unknown`` where that cannot be told, ``cosmetic`` where the fingerprint
+    of that part is the same. ``detail``: one sentence, safe to print.
 
     ``version``: the number in a run's manifest that should have moved and did not (``stateSchemaVersion``,
     ``toolSchemaVersions.NAME``, ``flowVersion``); None where it moved, where none is kept and where none has to move.
