@@ -7,6 +7,7 @@ was shown.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Callable
 from pathlib import Path
@@ -250,7 +251,7 @@ WARNED = {"default"}
 
 def saved() -> bytes:
     """The history of a run that waits for an approval."""
-    history: bytes = agent(guarded(book)).run_sync("a room for Ada").all_messages_json()
+    history: bytes = asyncio.run(agent(guarded(book)).run("a room for Ada")).all_messages_json()
     return history
 
 
@@ -260,7 +261,7 @@ def outcome(today: Any, history: bytes) -> list[dict[str, Any]]:
     messages = pydantic_ai.messages.ModelMessagesTypeAdapter.validate_json(history)
     results = pydantic_ai.DeferredToolResults(approvals={"c1": True})
     try:
-        today.run_sync(message_history=messages, deferred_tool_results=results)
+        asyncio.run(today.run(message_history=messages, deferred_tool_results=results))
     except Exception as problem:
         return [*ran, {"raised": type(problem).__name__}]
     return list(ran)
