@@ -43,7 +43,12 @@ class Source(Protocol):
         """Every run of the file: a Log, or the LogError that says why it cannot be read. Raises nothing itself."""
 
 
-_BUILT_IN = ("pytest_loom.sources.loom", "pytest_loom.sources.temporal", "pytest_loom.sources.pydantic_ai")
+_BUILT_IN = (
+    "pytest_loom.sources.loom",
+    "pytest_loom.sources.temporal",
+    "pytest_loom.sources.pydantic_ai",
+    "pytest_loom.sources.openai_agents",
+)
 _registered: list[Source] = []
 
 CONTRACTS_FOLDER = "loom-contracts"

@@ -1,0 +1,83 @@
+"""Plain JSON data looked at with suspicion: what has to have a shape is asked for, and anything else is Malformed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+MAX_DEPTH = 200
+"""How deep a document may nest; what it holds is nested further in the log's payloads."""
+
+
+class Malformed(Exception):
+    """A document is not what it says it is; the text says where and why, and holds no value out of it."""
+
+
+def document(data: bytes) -> Any:
+    """JSON text as plain data. Raises Malformed where it is damaged or nests too deep."""
+    try:
+        found = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+    except RecursionError:
+        raise Malformed(f"it nests deeper than {MAX_DEPTH} levels") from None
+    except ValueError as problem:
+        raise Malformed(f"it is not JSON ({problem})") from None
+    if too_deep(found):
+        raise Malformed(f"it nests deeper than {MAX_DEPTH} levels")
+    return found
+
+
+def too_deep(value: object, limit: int = MAX_DEPTH) -> bool:
+    """Whether containers nest deeper than ``limit``. Looks level by level, so depth itself cannot hurt."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def table(value: Any, where: str) -> dict[str, Any]:
+    """``value`` as an object; absent (None) is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Malformed(f"{where} is not an object")
+    return value
+
+
+def listed(value: Any, where: str) -> list[Any]:
+    """``value`` as a list; absent (None) is an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Malformed(f"{where} is not a list")
+    return value
+
+
+def tables(value: Any, where: str) -> list[dict[str, Any]]:
+    """``value`` as a list of objects."""
+    return [table(one, f"an entry of {where}") for one in listed(value, where)]
+
+
+def text(value: Any) -> str:
+    """``value`` where it is a text, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def arguments(value: Any) -> Any:
+    """The arguments of a call as data: models write them as JSON text, which may be damaged and is then kept."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found = msgspec.json.decode(value) if value.strip() else {}
+        json.dumps(found, allow_nan=False)
+    except (ValueError, RecursionError):
+        return value
+    return value if too_deep(found) else found
