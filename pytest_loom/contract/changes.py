@@ -13,13 +13,15 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from pytest_loom.contract.fingerprint import schema_digest
-from pytest_loom.contract.model import Contract, GateContract, StepContract, ToolContract
+from pytest_loom.contract.model import AgentContract, Contract, GateContract, StepContract, ToolContract
 from pytest_loom.contract.nodes import Budget, Undecided, canonical, node_of, read
 from pytest_loom.contract.pending import tool_problems
 from pytest_loom.contract.schema import SchemaChange, compare_schemas
 from pytest_loom.errors import FlowError, printable
 
-ContractPart = Literal["step", "gate", "tool", "input", "output", "state", "reducer", "join", "versions", "engine"]
+ContractPart = Literal[
+    "step", "gate", "tool", "agent", "input", "output", "state", "reducer", "join", "versions", "engine"
+]
 Effect = Literal["breaking", "additive", "cosmetic", "unknown"]
 
 _NO_NUMBER = ("said", "unsaid", "restated", "version", "cosmetic")
@@ -40,10 +42,11 @@ _Named = tuple[ContractPart, str, _Change]
 class ContractChange:
     """One change of a contract.
 
-    ``part`` and ``name`` say of what: a step's id, a gate's event, the name of a tool, state key or version, the target
-    of a join; "" for a part that there is one of, and for all steps (gates, …) together. ``path`` is the place inside
-    the schema, "" for the whole; a step has two schemas, so there it begins with ``input`` or ``output``. Names are as
-    the contract has them: print them through ``printable``.
+    ``part`` and ``name`` say of what: a step's id, a gate's event, the name of a tool, agent, state key or version, the
+    target of a join; "" for a part that there is one of, and for all steps (gates, …) together. ``path`` is the place
+    inside the schema, "" for the whole; a step has two schemas, so there it begins with ``input`` or ``output``, and an
+    agent's begins with the name of its tool or handoff. Names are as the contract has them: print them through
+    ``printable``.
 
     ``kind``: added, removed, changed (of a reducer, join or engine), approval, external, permissions, version,
     cosmetic, what ``compare_schemas`` says, restated (a schema says the same in another way), said or unsaid (only one
@@ -117,6 +120,7 @@ def _changes(old: Contract, new: Contract) -> Iterator[_Named]:
     yield from _parts("gate", old.gates, new.gates, _gate)
     yield from _parts("join", old.joins, new.joins, _join, added=lambda target: _beside(target, steps))
     yield from _parts("tool", old.tools, new.tools, _tool)
+    yield from _parts("agent", old.agents, new.agents, _agent)
     if bool(old.more_tools) != bool(new.more_tools):
         yield "tool", "", ("", "changed", "unknown", _MORE if new.more_tools else f"no longer: {_MORE}")
     yield from _parts("versions", old.versions, new.versions, _number, removed="unknown")
@@ -196,6 +200,39 @@ def _tool(subject: str, old: ToolContract, new: ToolContract) -> list[_Change]:
     return found
 
 
+def _agent(subject: str, old: AgentContract, new: AgentContract) -> list[_Change]:
+    found: list[_Change] = []
+    for _, name, (path, kind, effect, detail) in _parts("tool", old.tools, new.tools, _tool):
+        joint = "." if path and name and not path.startswith("[") else ""
+        found.append((f"{name}{joint}{path}", kind, effect, f"{subject}, {detail}"))
+    for _, name, (_, kind, effect, detail) in _parts("step", old.handoffs, new.handoffs, _handoff):
+        found.append((name, kind, effect, f"{subject}, handoff: {detail}"))
+    for path, kind, effect, detail in _schema(
+        f"{subject}, output", old.output_schema, new.output_schema, still_to_come=True
+    ):
+        joint = "." if path and not path.startswith("[") else ""
+        found.append((f"output{joint}{path}", kind, effect, detail))
+    found += _said(f"{subject}, guardrails", old.input_guardrails, new.input_guardrails)
+    if old.input_guardrails is not None and new.input_guardrails is not None:
+        was, now = set(old.input_guardrails), set(new.input_guardrails)
+        found += [
+            (name, "removed", "breaking", f"{subject}: guardrail {printable(name)} is gone")
+            for name in sorted(was - now)
+        ]
+        found += [
+            (name, "added", "additive", f"{subject}: guardrail {printable(name)} is new") for name in sorted(now - was)
+        ]
+    if old.more_tools != new.more_tools:
+        has = "has tools that cannot be listed now" if new.more_tools else "has no more tools that cannot be listed"
+        found.append(("", "changed", "unknown", f"{subject} {has}"))
+    return found
+
+
+def _handoff(subject: str, old: str, new: str) -> list[_Change]:
+    what = f"{subject} led to {printable(old)} and leads to {printable(new)}"
+    return [] if old == new else [("", "changed", "breaking", what)]
+
+
 def _reducer(subject: str, old: str, new: str) -> list[_Change]:
     if old.rpartition(".")[2] == new.rpartition(".")[2]:
         return []  # at most moved to another module
@@ -270,7 +307,7 @@ def _is_same(old: Any, new: Any) -> bool:
     if old is new:
         return True
     try:
-        one, other = (canonical(dict(side) if isinstance(side, BaseModel) else side) for side in (old, new))
+        one, other = (canonical(side.model_dump() if isinstance(side, BaseModel) else side) for side in (old, new))
     except FlowError:
         return False
     return one == other

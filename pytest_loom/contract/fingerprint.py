@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_loom.contract.model import Contract, ToolContract
+from pytest_loom.contract.model import AgentContract, Contract, ToolContract
 from pytest_loom.contract.nodes import (
     LISTED,
     LOWER,
@@ -43,11 +43,12 @@ MAX_STEPS = 200_000
 def fingerprint(contract: Contract) -> str:
     """16 hex digits that stand for what ``contract`` promises: the same for every contract that promises the same.
 
-    Moves with steps, gates, joins, reducers, engine, versions, tools (schema, version, approval, permissions, external)
-    and every schema's types, required keys, defaults, members, formats, limits and additionalProperties. Does not move
-    with titles, descriptions, examples, the order of keys, of ``required``, ``enum``, ``type`` and ``anyOf``, the names
-    of definitions, or the module in which something is defined (of a reducer's dotted name the last part counts). The
-    flow's own id and version are names for a contract, not part of it, and are left out.
+    Moves with steps, gates, joins, reducers, engine, versions, tools (schema, version, approval, permissions,
+    external), agents (tools, handoffs, guardrails) and every schema's types, required keys, defaults, members, formats,
+    limits and additionalProperties. Does not move with titles, descriptions, examples, the order of keys, of
+    ``required``, ``enum``, ``type`` and ``anyOf``, the names of definitions, or the module in which something is
+    defined (of a reducer's dotted name the last part counts). The flow's own id and version are names for a contract,
+    not part of it, and are left out.
 
     Raises FlowError where a schema is no JSON data, nested more than 200 deep, or too large to be told.
     """
@@ -66,6 +67,8 @@ def fingerprint(contract: Contract) -> str:
         data["gates"] = {event: _maybe(gate.payload_schema) for event, gate in contract.gates.items()}
     if contract.tools is not None:
         data["tools"] = {name: tool_parts(tool) for name, tool in contract.tools.items()}
+    if contract.agents is not None:
+        data["agents"] = {name: agent_parts(agent) for name, agent in contract.agents.items()}
     data["more_tools"] = contract.more_tools or None
     return _hash({key: value for key, value in data.items() if value is not None})[:16]
 
@@ -75,6 +78,13 @@ def tool_parts(tool: ToolContract) -> list[Any]:
     permissions = None if tool.permissions is None else sorted(set(tool.permissions))
     parts = [_maybe(tool.schema_), tool.version, tool.approval, permissions]
     return [*parts, "external"] if tool.external else parts
+
+
+def agent_parts(agent: AgentContract) -> list[Any]:
+    """What one agent may do, as JSON data for a hash: its tools, handoffs, guardrails, what it gives."""
+    tools = None if agent.tools is None else {name: tool_parts(tool) for name, tool in agent.tools.items()}
+    guardrails = None if agent.input_guardrails is None else sorted(set(agent.input_guardrails))
+    return [tools, agent.handoffs, agent.more_tools, _maybe(agent.output_schema), guardrails]
 
 
 def schema_digest(schema: Any, scope: Scope = (), *, ordered: bool = False) -> str:

@@ -38,6 +38,20 @@ class ToolContract(_Part):
     external: bool | None = None
 
 
+class AgentContract(_Part):
+    """What one of several agents may do: its own tools, to which agent each of its handoffs leads, what it gives.
+
+    ``input_guardrails`` are what looks at the input of a run that starts with it, by name.
+    ``more_tools``: it has further tools that cannot be listed without asking a server for them.
+    """
+
+    tools: dict[str, ToolContract] | None = None
+    handoffs: dict[str, str] | None = None
+    output_schema: dict[str, Any] | bool | None = None
+    input_guardrails: tuple[str, ...] | None = None
+    more_tools: bool | None = None
+
+
 class Contract(_Part):
     """A flow's contract. Everything but ``workflow_id`` is optional, and a part that is absent is not checked.
 
@@ -57,5 +71,6 @@ class Contract(_Part):
     gates: dict[str, GateContract] | None = None
     joins: dict[str, tuple[str, ...]] | None = None
     tools: dict[str, ToolContract] | None = None
+    agents: dict[str, AgentContract] | None = None
     more_tools: bool | None = None
     versions: dict[str, Any] | None = None

@@ -20,6 +20,7 @@ UNNAMED = "unknown"
 """The workflow of a run whose record does not say to which flow it belongs."""
 
 _FRAMEWORKS = {
+    "agents": "pytest_loom.sources.openai_agents.contract",
     "pydantic_ai": "pytest_loom.sources.pydantic_ai.contract",
     "pydantic_graph": "pytest_loom.sources.pydantic_ai.contract",
 }

@@ -42,6 +42,10 @@ CONTRACT: dict[str, Any] = {
         "mail": {"schema": thing({"to": TEXT}), "version": "2", "approval": True, "permissions": ["net", "mail"]},
         "note": {"schema": thing({"text": TEXT}), "approval": False},
     },
+    "agents": {
+        "desk": {"tools": {}, "handoffs": {"over": "till"}, "inputGuardrails": ["polite"]},
+        "till": {"tools": {"pay": {"schema": thing({"cents": INT})}}, "handoffs": {}},
+    },
     "versions": {"state": 3, "plan": 1},
 }
 
@@ -266,6 +270,30 @@ ROWS: dict[str, Row] = {
         "mail['permissions'].reverse(); mail['schema']['description'] = 'send'",
         [("tool", "mail", "", "cosmetic", "cosmetic", None)],
     ),
+    # agents
+    "agent-gone": ("del c['agents']['till']", [("agent", "till", "", "removed", "breaking", FLOW)]),
+    "agent-more": ("c['agents']['new'] = {}", [("agent", "new", "", "added", "additive", FLOW)]),
+    "agent-tool-gone": ("c['agents']['till']['tools'] = {}", [("agent", "till", "pay", "removed", "breaking", FLOW)]),
+    "agent-tool-changed": (
+        "c['agents']['till']['tools']['pay']['schema'] = thing({'cents': TEXT})",
+        [("agent", "till", "pay.cents", "retyped", "breaking", FLOW)],
+    ),
+    "agent-handoff-elsewhere": (
+        "c['agents']['desk']['handoffs']['over'] = 'desk'",
+        [("agent", "desk", "over", "changed", "breaking", FLOW)],
+    ),
+    "agent-guardrail-gone": (
+        "c['agents']['desk']['inputGuardrails'] = []",
+        [("agent", "desk", "polite", "removed", "breaking", FLOW)],
+    ),
+    "agent-guardrail-new": (
+        "c['agents']['desk']['inputGuardrails'].append('known')",
+        [("agent", "desk", "known", "added", "additive", FLOW)],
+    ),
+    "agent-tools-not-listed": (
+        "c['agents']['till']['moreTools'] = True",
+        [("agent", "till", "", "changed", "unknown", FLOW)],
+    ),
     # numbers and the rest
     "a-number-is-no-longer-said": (
         "del c['versions']['plan']",
@@ -453,6 +481,24 @@ def named(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | st.dictionaries(st.sampled_from(["a", "b"]), values, max_size=2)
 
 
+TOOLS = named(
+    st.fixed_dictionaries(
+        {
+            "schema": SCHEMAS,
+            "version": st.sampled_from([None, 1, "1"]),
+            "approval": st.sampled_from([None, True, False]),
+            "permissions": st.none() | st.lists(st.sampled_from("pq"), max_size=3),
+            "external": st.sampled_from([None, True, False]),
+        }
+    )
+)
+AGENT = {
+    "tools": TOOLS,
+    "handoffs": named(st.sampled_from("xy")),
+    "outputSchema": SCHEMAS,
+    "inputGuardrails": st.none() | st.lists(st.sampled_from("pq"), max_size=3),
+    "moreTools": st.sampled_from([None, True, False]),
+}
 CONTRACTS = st.fixed_dictionaries(
     {
         "workflowId": st.just("w"),
@@ -465,18 +511,9 @@ CONTRACTS = st.fixed_dictionaries(
         "steps": named(st.fixed_dictionaries({"inputSchema": SCHEMAS, "outputSchema": SCHEMAS})),
         "gates": named(st.fixed_dictionaries({"payloadSchema": SCHEMAS})),
         "joins": named(st.lists(st.sampled_from("xy"), max_size=3)),
-        "tools": named(
-            st.fixed_dictionaries(
-                {
-                    "schema": SCHEMAS,
-                    "version": st.sampled_from([None, 1, "1"]),
-                    "approval": st.sampled_from([None, True, False]),
-                    "permissions": st.none() | st.lists(st.sampled_from("pq"), max_size=3),
-                    "external": st.sampled_from([None, True, False]),
-                }
-            )
-        ),
+        "tools": TOOLS,
         "moreTools": st.sampled_from([None, True, False]),
+        "agents": named(st.fixed_dictionaries(AGENT)),
         "versions": named(st.sampled_from([None, 1, 1.0, True, "1", {"a": 1}])),
     }
 ).map(Contract.model_validate)
