@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.schema import compare_schemas
-from pytest_loom.deploy import deferred, graphs
+from pytest_loom.deploy import agents, deferred, graphs
 from pytest_loom.deploy.approvals import calls_waiting
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.deploy.values import recorded_input, recorded_outputs, recorded_state
@@ -120,6 +120,7 @@ BUILT_IN: tuple[Check, ...] = (
     saved_versions,
     calls_waiting,
     suspended_carryover,
+    *agents.CHECKS,
     *deferred.CHECKS,
     *graphs.CHECKS,
 )
