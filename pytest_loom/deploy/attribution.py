@@ -39,6 +39,13 @@ def candidates(log: Log, flows: Mapping[str, Iterable[Contract]]) -> list[str]:
     return leading if best else list(fitting)
 
 
+def names_said(log: Log) -> list[str]:
+    """What a run state of agents calls its flow, in its manifest's ``flows``: names that its application may have given
+    to the workflow, and its first agent's. Today's flows need not know any of them."""
+    said = log.state.manifest.get("flows")
+    return [name for name in said if isinstance(name, str)] if isinstance(said, list) else []
+
+
 def attributed(log: Log, workflow_id: str) -> Log:
     """The run as one of a flow."""
     events = [msgspec.structs.replace(event, workflow_id=workflow_id) for event in log.events]

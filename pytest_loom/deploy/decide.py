@@ -16,7 +16,8 @@ from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, resolver_of
 from pytest_loom.contract.store import Contracts, load_contracts
-from pytest_loom.deploy.attribution import ambiguous, attributed, candidates
+from pytest_loom.deploy import agents_shadow
+from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, names_said
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
 from pytest_loom.deploy.deferred_shadow import shadowed
@@ -181,7 +182,11 @@ class Judge:
 
     def _attributed(self, log: Log) -> tuple[Log, Judged]:
         """What is seen of the run, as one of the flow that it belongs to where its record does not say so."""
-        if log.workflow_id != UNNAMED or self.today.of(UNNAMED, None) is not None:
+        said = [log.workflow_id, *names_said(log)]
+        known = next((name for name in said if self.today.of(name, _version(log)) is not None), None)
+        if known is not None and known != log.workflow_id:
+            log = attributed(log, known)
+        if known is not None or (log.workflow_id != UNNAMED and not (names_said(log) and self.today.named)):
             return log, self.judge(log)
         possible = candidates(log, {name: self._contracts(name) for name in self.today.named})
         runs = [attributed(log, name) for name in possible]
@@ -249,6 +254,7 @@ class Judge:
         seen.findings = shadowed(log, flow, yesterday, seen.findings)
         if all(item.severity != "breaking" or item.code not in BREAKING for item in seen.findings):
             seen.findings += replayed(log, flow, yesterday)  # else it is known already that it does not fit
+            seen.findings += agents_shadow.shadowed(log, flow)
         return seen
 
     def _yesterday(self, log: Log) -> Contract | None:
