@@ -35,6 +35,7 @@ from pytest_loom.flow.inputs import flow_at, given, recorded_input
 from pytest_loom.flow.perform import Host, current_step
 from pytest_loom.flow.recorder import Recorder, Scrubs, as_recorded, put_back
 from pytest_loom.flow.run import Run
+from pytest_loom.flow.saved import replay_saved, replays
 from pytest_loom.flow.values import why_not
 from pytest_loom.log.event import Event, Log
 from pytest_loom.log.scrub import DEFAULT as SCRUB
@@ -106,7 +107,7 @@ def replay(
     run (``pay.input.request_id``, ``**.timestamp``). ``on_divergence="record"`` goes on where the answer is
     unambiguous, and ends the candidate as failed where it is not, instead of raising. ``allow`` and ``writable`` open
     the guard for local services and folders. ``effects`` as in ``record``. A run that was recorded up to a gate, or
-    whose recording was cut off, is replayed up to there.
+    whose recording was cut off, is replayed up to there. A saved run of the OpenAI Agents SDK takes today's agent.
 
     Raises ReplayDivergence at the first point where today's code does something else, LiveCallError where it tries to
     reach the outside world (also where its own code swallowed that), LogError for a log that cannot be read.
@@ -278,6 +279,8 @@ def _replay(
         raise TypeError(f"replay takes a Log, not a {type(log).__name__}; load_log(path) reads one")
     if on_divergence not in ("raise", "record"):
         raise ValueError(f'on_divergence is "raise" or "record", not {on_divergence!r}')
+    if replays(log, flow):
+        return replay_saved(log, flow, on_divergence=on_divergence, allow=allow, writable=writable)
     flow = flow_of(flow)
     history = History(log)
     history.open_ended = history.open_ended or rehearsing

@@ -1,0 +1,56 @@
+"""Replay of runs that another engine saved: its own code goes over the recorded answers, under the guard."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+from pytest_loom.errors import Unsupported
+from pytest_loom.flow import guard
+from pytest_loom.log.event import Log
+
+_REPLAYERS = {"openai-agents": "pytest_loom.sources.openai_agents.replay"}
+"""By the name of a log's source: our module with ``replayed_run(log, flow) -> Log``."""
+
+
+def replays(log: Log, flow: Any) -> bool:
+    """Whether the run is another engine's that can be replayed on ``flow``."""
+    return log.source in _REPLAYERS and hasattr(type(flow), "as_tool")
+
+
+def replay_saved(
+    log: Log,
+    flow: Any,
+    *,
+    on_divergence: str = "raise",
+    allow: Iterable[str] = (),
+    writable: Iterable[str | os.PathLike[str]] = (),
+) -> Log:
+    """The candidate: today's ``flow`` on the recorded run; the arguments are those of ``replay``.
+
+    Raises what its engine's ``replayed_run`` raises, LiveCallError where the code tries to reach the world, and
+    Unsupported for ``on_divergence="record"``: such a run has no effects of its own that could be gone on from.
+    """
+    if on_divergence != "raise":
+        raise Unsupported("a saved run of another engine is replayed up to the first divergence only", path=log.path)
+    run = importlib.import_module(_REPLAYERS[log.source]).replayed_run
+
+    def closed() -> Log:
+        with guard.closed(allow=allow, writable=map(Path, writable)) as seen:
+            found: Log = run(log, flow)
+        if seen.calls:
+            raise seen.calls[0]
+        return found
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return closed()
+    with ThreadPoolExecutor(1) as pool:  # called in async code: the run has a loop of its own
+        return pool.submit(copy_context().run, closed).result()
