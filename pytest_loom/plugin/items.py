@@ -19,6 +19,7 @@ import pytest
 
 from pytest_loom.plugin.keys import FACTS
 from pytest_loom.plugin.options import (
+    ADDRESSES,
     SETTINGS,
     Settings,
     failing,
@@ -111,12 +112,15 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     from pytest_loom.deploy.simulate import simulate_deploy
     from pytest_loom.errors import LoomError
     from pytest_loom.report.text import cause_lines
-    from pytest_loom.sources import LogStream, iter_file
+    from pytest_loom.sources import LogStream, iter_address, iter_file
 
     node = request.node
     config = request.config
     settings = config.stash[SETTINGS]
-    logs = LogStream(iter_file(Path(shown(node.path, config.invocation_params.dir))))
+    if node.path in ADDRESSES:
+        logs = LogStream(iter_address(ADDRESSES[node.path]))
+    else:
+        logs = LogStream(iter_file(Path(shown(node.path, config.invocation_params.dir))))
     try:
         report = simulate_deploy(
             logs,

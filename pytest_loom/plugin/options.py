@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib
 import os
+import re
 import shlex
 import sys
 from fnmatch import fnmatch
@@ -191,11 +192,14 @@ def _policy(path: Path) -> Policy:
 def log_files(settings: Settings) -> tuple[dict[Path, None], list[str]]:
     """The files that ``loom_logs`` names (without it: every ``*.loom.jsonl``), and the patterns that match none."""
     from pytest_loom.errors import LogError
-    from pytest_loom.sources import find_files
+    from pytest_loom.sources import find_files, is_address
 
     found: dict[Path, None] = {}
     empty: list[str] = []
     for pattern in settings.log_patterns or DEFAULT_LOGS:
+        if is_address(pattern):
+            found[_place_of(pattern, settings.base)] = None
+            continue
         try:
             files = find_files(pattern, root=settings.base)
         except LogError:
@@ -203,6 +207,18 @@ def log_files(settings: Settings) -> tuple[dict[Path, None], list[str]]:
             continue
         found.update(dict.fromkeys(Path(os.path.abspath(file)) for file in files))  # keeps symlinks
     return found, empty
+
+
+ADDRESSES: dict[Path, str] = {}
+"""The addresses of stores among the logs, by the path that stands for each in node ids: it shows no password."""
+
+
+def _place_of(address: str, base: Path) -> Path:
+    scheme, _, rest = address.partition("://")
+    place = rest.rpartition("@")[2].partition("?")[0]
+    path = base / f"{scheme}-{re.sub('[^A-Za-z0-9._-]+', '-', place)}"
+    ADDRESSES[path] = address
+    return path
 
 
 def flows_target(settings: Settings, log_path: Path | None) -> str | None:

@@ -10,9 +10,9 @@ import importlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from pytest_loom.errors import LogError, printable
+from pytest_loom.errors import LogError, LoomError, printable
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.files import SIDE_FILES, check_file, read_head
 
@@ -46,10 +46,13 @@ class Source(Protocol):
 _BUILT_IN = (
     "pytest_loom.sources.loom",
     "pytest_loom.sources.temporal",
+    "pytest_loom.sources.langgraph",
     "pytest_loom.sources.pydantic_ai",
     "pytest_loom.sources.openai_agents",
 )
 _registered: list[Source] = []
+_STORES_NOT_READ = ("redis", "rediss", "mongodb", "mongodb+srv", "mysql", "mysql+pymysql", "mariadb")
+"""Stores of checkpoints that nobody reads yet, named rather than unknown."""
 
 CONTRACTS_FOLDER = "loom-contracts"
 """Captured contracts are JSON files of ours and never logs."""
@@ -105,11 +108,14 @@ def load_log(path: str | os.PathLike[str]) -> Log:
 
 
 def load_logs(source: str | os.PathLike[str]) -> LogStream:
-    """Every log of a path, a glob or a directory, one at a time.
+    """Every log of a path, a glob, a directory, or of a store by its address (``postgresql://…``), one at a time.
 
     A broken log raises its LogError from ``next``; the iterator stays usable and goes on with the next log, so that
     one bad log never hides the others. Raises LogError at once where nothing matches.
     """
+    if is_address(source):
+        _reader_of(os.fspath(source))
+        return LogStream(iter_address(os.fspath(source)))
     return LogStream(iter_logs(find_files(source)))
 
 
@@ -156,6 +162,53 @@ def iter_file(file: Path) -> Iterator[Log | LogError]:
         yield LogError(f"the {found.name} source finds no run in it", path=str(file))
 
 
+def is_address(source: str | os.PathLike[str]) -> bool:
+    """Whether it is the address of a store rather than a path."""
+    return "://" in os.fspath(source)
+
+
+def iter_address(address: str) -> Iterator[Log | LogError]:
+    """Every run of the store at an address, by the source that reads its scheme; what is wrong as a LogError.
+
+    A source reads addresses where it has ``schemes`` and ``read_address(address)``. Nothing but the scheme of one that
+    nobody reads is shown: there may be a password in it.
+    """
+    scheme = address.partition("://")[0].lower()
+    try:
+        found = _reader_of(address)
+    except LogError as error:
+        yield error
+        return
+    count = 0
+    try:
+        for item in found.read_address(address):
+            count += 1
+            yield item
+    except LoomError as error:
+        yield error if isinstance(error, LogError) else LogError(error.what, hint=error.hint)
+        return
+    if not count:
+        yield LogError(f"the {found.name} source finds no run in it", path=f"{printable(scheme)}://…")
+
+
+def _reader_of(address: str) -> Any:
+    """The source that reads a store's address. Raises LogError."""
+    scheme = address.partition("://")[0].lower()
+    found = next((source for source in sources() if scheme in getattr(source, "schemes", ())), None)
+    if found is None:
+        raise _no_reader(scheme)
+    return found
+
+
+def _no_reader(scheme: str) -> LogError:
+    if scheme in _STORES_NOT_READ:
+        return LogError(
+            f"checkpoints in a {printable(scheme)} store are not supported",
+            hint="SQLite files and PostgreSQL are; or register a source of your own (pytest_loom_sources).",
+        )
+    return LogError(f"no source reads {printable(scheme)}:// addresses")
+
+
 def _source_failed(source: Source, file: Path, problem: Exception) -> LogError:
     """A source that breaks is one more log that cannot be read: it hides no other file. Its traceback is the cause."""
     error = LogError(
@@ -195,9 +248,8 @@ def find_files(source: str | os.PathLike[str], *, root: Path | None = None) -> l
     say so. Raises LogError where there is nothing, or a directory cannot be listed.
     """
     text = os.fspath(source)
-    scheme, is_address, _ = text.partition("://")
-    if is_address:  # nothing more of it is shown: there may be a password in it
-        raise LogError(f"no source reads {printable(scheme)}:// addresses")
+    if is_address(text):
+        raise LogError("this is an address, not a path", hint="load_logs() reads addresses.")
     path = Path(text) if root is None else root / text
     if os.path.isdir(path):
         files = _walk(path)

@@ -114,9 +114,13 @@ class TestLoadLogs:
 
 class TestFindFiles:
     def test_an_address_is_no_path(self) -> None:
-        """No source reads addresses yet; the error does not show the password that one may hold."""
-        with pytest.raises(LogError, match=r"^no source reads postgres:// addresses$") as caught:
-            load_logs("postgres://ann:s3cret@db/runs")
+        """One that no source reads is an error at once; it does not show the password that one may hold."""
+        for address, what in (("ftp", "no source reads ftp:// addresses"), ("redis", "redis store are not supported")):
+            with pytest.raises(LogError, match=what) as caught:
+                load_logs(f"{address}://ann:s3cret@db/runs")
+            assert "s3cret" not in str(caught.value)
+        with pytest.raises(LogError, match="this is an address, not a path") as caught:
+            find_files("postgres://ann:s3cret@db/runs")
         assert "s3cret" not in str(caught.value)
 
     @pytest.fixture

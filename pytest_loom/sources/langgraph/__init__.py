@@ -1,0 +1,78 @@
+"""LangGraph checkpoint stores as logs, without langgraph: SQLite files of every layout, and PostgreSQL.
+
+A thread is a run. ``LangGraphSource(decrypt=...)`` reads what LangGraph's EncryptedSerializer wrote, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_loom.errors import LogError
+from pytest_loom.log.event import Engine, Log
+from pytest_loom.sources.langgraph import postgres
+from pytest_loom.sources.langgraph.mapping import to_log
+from pytest_loom.sources.langgraph.sqlite import read_rows
+from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow, read_thread
+from pytest_loom.sources.langgraph.values import Decrypt, Undecodable
+
+__all__ = ["LangGraphSource", "source"]
+
+_MARK = b"checkpoint_ns"
+"""A column that every store has had since LangGraph 0.2."""
+
+
+class LangGraphSource:
+    """Reads the checkpoints of ``SqliteSaver``. ``decrypt(tag, data)`` may open values whose tag ends in ``+aes``."""
+
+    name = "langgraph"
+    engine: Engine = "checkpoint"
+    live = True
+    suffixes = (".sqlite", ".sqlite3", ".db")
+    schemes = postgres.SCHEMES
+
+    def __init__(self, decrypt: Decrypt | None = None) -> None:
+        self.decrypt = decrypt
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether it is a SQLite database whose schema, or the log of what is not yet moved into it, has the tables."""
+        if not head.startswith(b"SQLite format 3\0"):
+            return False
+        return _MARK in head or _MARK in _start_of(Path(f"{path}-wal"))
+
+    def read(self, path: Path) -> Iterator[Log | LogError]:
+        """Every thread of the store, one at a time."""
+        name = str(path)
+        try:
+            for item in read_rows(path):
+                yield item if isinstance(item, LogError) else self.log(*item, name)
+        except LogError as error:
+            yield error
+
+    def read_address(self, address: str) -> Iterator[Log | LogError]:
+        """Every thread of a PostgreSQL store, one at a time; the password is in no text."""
+        name = postgres.masked(address)
+        try:
+            for item in postgres.read_rows(address):
+                yield self.log(*item, name)
+        except LogError as error:
+            error.path = error.path or name
+            yield error
+
+    def log(self, thread_id: str, rows: list[CheckpointRow], writes: list[WriteRow], path: str) -> Log | LogError:
+        """One thread as a log."""
+        try:
+            return to_log(read_thread(thread_id, rows, writes, self.decrypt), path)
+        except Undecodable as problem:
+            return LogError(f"{problem}", path=path, execution_id=thread_id)
+
+
+def _start_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(1 << 20)
+    except OSError:
+        return b""
+
+
+source = LangGraphSource()

@@ -1,0 +1,160 @@
+"""The rows of a LangGraph SQLite store, one thread at a time, without writing a byte beside it.
+
+A store without a write-ahead log is opened as immutable: SQLite then takes no lock and makes no side file. With one
+(the application runs, or was killed), what is committed in it counts, and reading it would touch ``-shm``: so the file
+and its log are copied to a private folder first.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from pytest_loom.errors import LogError
+from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow
+
+_TRIES = 3
+_MAX_VALUE = 1 << 30
+ThreadRows = tuple[str, list[CheckpointRow], list[WriteRow]]
+
+
+def read_rows(path: Path) -> Iterator[ThreadRows | LogError]:
+    """Each thread of the store, in the order of the primary key. Only one is in memory at a time.
+
+    Raises LogError where the store cannot be opened, or was changed while it was read.
+    """
+    with ExitStack() as stack:
+        before = _stamp(path)
+        try:
+            connection = _open(path, stack)
+            stack.callback(connection.close)
+            yield from _threads(connection, path)
+        except sqlite3.Error as problem:
+            raise LogError(f"the database cannot be read: {problem}", path=str(path)) from None
+        except OSError as problem:
+            raise LogError(f"cannot be read: {problem.strerror}", path=str(path)) from None
+        if _side(path, "-wal") is None and _stamp(path) != before:
+            raise LogError("was changed while it was read", path=str(path), hint="Read it again, or read a copy.")
+
+
+def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    journals = [side for side in ("-wal", "-journal") if _side(path, side) is not None]
+    if not journals:
+        address = f"file:{urllib.parse.quote(str(path.resolve()))}?mode=ro&immutable=1"
+        return _configured(sqlite3.connect(address, uri=True, check_same_thread=False))
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loom-store-")))
+    copy = folder / "store.sqlite"
+    for _ in range(_TRIES):
+        before = _stamp(path)
+        shutil.copyfile(path, copy)
+        for side in journals:
+            shutil.copyfile(f"{path}{side}", f"{copy}{side}")
+        if _stamp(path) == before:
+            return _configured(sqlite3.connect(copy, check_same_thread=False))
+    raise LogError("is being written all the time", path=str(path), hint="Read a copy or a backup of it.")
+
+
+def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.text_factory = bytes
+    if hasattr(connection, "setlimit"):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
+    connection.execute("PRAGMA trusted_schema=OFF")
+    return connection
+
+
+def _side(path: Path, suffix: str) -> Path | None:
+    """A side file, where there is something in it."""
+    side = Path(f"{path}{suffix}")
+    try:
+        return side if side.stat().st_size else None
+    except OSError:
+        return None
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    facts = path.stat()
+    return facts.st_size, facts.st_mtime_ns
+
+
+def columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    """The names of a table's columns; none where it is missing or no table."""
+    return {row[1].decode() for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _threads(connection: sqlite3.Connection, path: Path) -> Iterator[ThreadRows | LogError]:
+    known, written = columns(connection, "checkpoints"), columns(connection, "writes")
+    if not {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint"} <= known:
+        raise LogError(
+            "its table checkpoints is not that of a LangGraph store from 0.2 on",
+            path=str(path),
+            hint="Stores of LangGraph 0.1 have no namespaces: let LangGraph 0.2 write the waiting threads anew.",
+        )
+    order = "thread_id, checkpoint_ns, checkpoint_id"
+    head = ", ".join(name if name in known else "NULL" for name in ("parent_checkpoint_id", "type"))
+    metadata = "metadata" if "metadata" in known else "NULL"
+    rows = connection.execute(f"SELECT {order}, {head}, checkpoint, {metadata} FROM checkpoints ORDER BY {order}")
+    if {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "value"} <= written:
+        task_path = "task_path" if "task_path" in written else "''"
+        fields = f"task_id, {task_path}, idx, channel, {'type' if 'type' in written else 'NULL'}, value"
+        others = connection.execute(f"SELECT {order}, {fields} FROM writes ORDER BY {order}, task_id, idx")
+    else:
+        others = iter(())  # type: ignore[assignment]  # before there were writes
+    waiting = next(others, None)
+    thread: bytes | None = None
+    found: list[CheckpointRow] = []
+    for row in rows:
+        if thread is not None and row[0] != thread:
+            writes, waiting = _writes_of(thread, others, waiting)
+            yield _text(thread), found, writes
+            found = []
+        thread = row[0]
+        found.append(
+            CheckpointRow(
+                _text(row[1]), _text(row[2]), _text(row[3]) or None, _text(row[4]) or None, _blob(row[5]), row[6]
+            )
+        )
+    if thread is not None:
+        writes, _ = _writes_of(thread, others, waiting)
+        yield _text(thread), found, writes
+
+
+def _writes_of(
+    thread: bytes, rows: Iterator[tuple[object, ...]], waiting: tuple[object, ...] | None
+) -> tuple[list[WriteRow], tuple[object, ...] | None]:
+    """The writes of a thread, with the first row of the next one. Both queries are in the same order."""
+    found: list[WriteRow] = []
+    while waiting is not None and _key(waiting[0]) <= _key(thread):
+        if waiting[0] == thread:
+            _, ns, checkpoint, task, path, index, channel, tag, value = waiting
+            number = index if isinstance(index, int) else 0
+            found.append(
+                WriteRow(
+                    _text(ns),
+                    _text(checkpoint),
+                    _text(task),
+                    _text(path),
+                    number,
+                    _text(channel),
+                    _text(tag),
+                    _blob(value),
+                )
+            )
+        waiting = next(rows, None)
+    return found, waiting
+
+
+def _key(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else "" if value is None else str(value)
+
+
+def _blob(value: object) -> bytes:
+    return value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
