@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_loom.contract.model import AgentContract, Contract, ToolContract
+from pytest_loom.contract.model import AgentContract, Contract, StepContract, ToolContract
 from pytest_loom.contract.nodes import (
     LISTED,
     LOWER,
@@ -61,7 +61,8 @@ def fingerprint(contract: Contract) -> str:
         data["joins"] = {target: sorted(sources) for target, sources in contract.joins.items()}
     if contract.steps is not None:
         data["steps"] = {
-            name: [_maybe(step.input_schema), _maybe(step.output_schema)] for name, step in contract.steps.items()
+            name: [_maybe(step.input_schema), _maybe(step.output_schema), *_leads(step)]
+            for name, step in contract.steps.items()
         }
     if contract.gates is not None:
         data["gates"] = {event: _maybe(gate.payload_schema) for event, gate in contract.gates.items()}
@@ -71,6 +72,13 @@ def fingerprint(contract: Contract) -> str:
         data["agents"] = {name: agent_parts(agent) for name, agent in contract.agents.items()}
     data["more_tools"] = contract.more_tools or None
     return _hash({key: value for key, value in data.items() if value is not None})[:16]
+
+
+def _leads(step: StepContract) -> list[Any]:
+    """Where a step leads and whether it asks, where that is said. What its code names is no promise."""
+    if step.next is None and step.asks is None:
+        return []
+    return [None if step.next is None else sorted(set(step.next)), step.asks]
 
 
 def tool_parts(tool: ToolContract) -> list[Any]:

@@ -13,10 +13,19 @@ class _Part(BaseModel):
 
 
 class StepContract(_Part):
-    """What a step takes and gives, as JSON Schemas."""
+    """What a step takes and gives, as JSON Schemas, and for engines that resume from a saved state where it leads.
+
+    ``next`` are the steps that may follow (of its own sub-flow; ``*`` where that is decided while it runs), ``asks`` is
+    whether it stops to ask a person. ``reads`` and ``writes`` are the keys of the state that its code names, as far as
+    that can be seen; they help to judge and promise nothing.
+    """
 
     input_schema: dict[str, Any] | bool | None = None
     output_schema: dict[str, Any] | bool | None = None
+    next: tuple[str, ...] | None = None
+    asks: bool | None = None
+    reads: tuple[str, ...] | None = None
+    writes: tuple[str, ...] | None = None
 
 
 class GateContract(_Part):

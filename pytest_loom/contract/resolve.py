@@ -21,6 +21,8 @@ UNNAMED = "unknown"
 
 _FRAMEWORKS = {
     "agents": "pytest_loom.sources.openai_agents.contract",
+    "langchain_core": "pytest_loom.sources.langgraph.contract",  # a graph with a configuration bound to it
+    "langgraph": "pytest_loom.sources.langgraph.contract",
     "pydantic_ai": "pytest_loom.sources.pydantic_ai.contract",
     "pydantic_graph": "pytest_loom.sources.pydantic_ai.contract",
 }
