@@ -12,7 +12,7 @@ from pytest_loom.log.event import Log
 _ELSEWHERE = "Ask for the approval again, with the call as it is today, or let the old code finish these runs."
 
 
-OWN_RULES = frozenset({"pydantic_ai", "pydantic_graph"})
+OWN_RULES = frozenset({"langgraph", "pydantic_ai", "pydantic_graph"})
 """Frameworks (as the manifest names them) for whose runs there are checks that know what they do on resume."""
 
 

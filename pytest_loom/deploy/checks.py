@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.schema import compare_schemas
-from pytest_loom.deploy import agents, deferred, graphs
+from pytest_loom.deploy import (
+    agents,
+    checkpoint,
+    checkpoint_calls,
+    checkpoint_state,
+    checkpoint_types,
+    deferred,
+    graphs,
+)
 from pytest_loom.deploy.approvals import calls_waiting
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.deploy.values import recorded_input, recorded_outputs, recorded_state
@@ -123,6 +131,10 @@ BUILT_IN: tuple[Check, ...] = (
     *agents.CHECKS,
     *deferred.CHECKS,
     *graphs.CHECKS,
+    *checkpoint.CHECKS,
+    *checkpoint_state.CHECKS,
+    *checkpoint_calls.CHECKS,
+    *checkpoint_types.CHECKS,
 )
 AS_DATA: tuple[Check, ...] = (recorded_input, recorded_outputs, recorded_state)
 """Asked where today's flow is known as data only: code reads recorded values with its own types, in a replay."""
