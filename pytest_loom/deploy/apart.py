@@ -105,8 +105,8 @@ def _answer(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
     code = 1
     try:
         os.close(reading)
-        _cut_loose(writing)
-        _shut()
+        cut_loose(writing)
+        shut()
         try:
             with guard.closed(during="while it was asked what it would do next") as closed:
                 value = work()
@@ -119,7 +119,7 @@ def _answer(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
         os._exit(code)
 
 
-def _cut_loose(own: int) -> None:
+def cut_loose(*own: int) -> None:
     """Have everything that was open and is shared with the parent lead nowhere: it would see what is done to it.
 
     An event loop that ends takes its sockets out of its epoll, which is the parent's as well; a client that is thrown
@@ -128,7 +128,7 @@ def _cut_loose(own: int) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/dev/fd"):
         number = int(name)
-        if number < 3 or number in (own, nowhere):
+        if number < 3 or number in (*own, nowhere):
             continue
         with contextlib.suppress(OSError):
             facts = os.fstat(number)
@@ -147,7 +147,7 @@ def _is_writable(number: int) -> bool:
     return bool(fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR))
 
 
-def _shut() -> None:
+def shut() -> None:
     """Nothing is printed, no file grows, and the environment has nothing worth taking."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

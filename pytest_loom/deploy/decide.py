@@ -10,13 +10,14 @@ import inspect
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, resolver_of
 from pytest_loom.contract.store import Contracts, load_contracts
-from pytest_loom.deploy import agents_shadow
+from pytest_loom.deploy import agents_shadow, checkpoint_asked
 from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, names_said
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
@@ -255,6 +256,7 @@ class Judge:
         if all(item.severity != "breaking" or item.code not in BREAKING for item in seen.findings):
             seen.findings += replayed(log, flow, yesterday)  # else it is known already that it does not fit
             seen.findings += agents_shadow.shadowed(log, flow)
+            seen.findings += checkpoint_asked.shadowed(log, flow, contract)
         return seen
 
     def _yesterday(self, log: Log) -> Contract | None:
@@ -439,6 +441,7 @@ def _asked(check: Check, log: Log, contract: Contract, yesterday: Contract | Non
     return found
 
 
+@lru_cache(maxsize=256)
 def _takes_three(check: Check) -> bool:
     """Whether a check takes yesterday's contract as well."""
     try:

@@ -103,8 +103,10 @@ def closed(
     step: Callable[[], str] = str,
     during: str = Guard.during,
     hint: str = Guard.hint,
+    everywhere: bool = False,
 ) -> Iterator[Guard]:
-    """Every way out is closed for code of this context until the block ends.
+    """Every way out is closed for code of this context until the block ends; ``everywhere``: for every thread's code,
+    in a process that does nothing else.
 
     ``allow`` lists "host" and "host:port" (which may also be looked up), "unix:/path" (a socket, or those in a
     folder), "loopback", and packages of ``clients.CLIENTS`` ("grpc"). ``writable`` are folders or files that may be
@@ -120,12 +122,16 @@ def closed(
         during=during,
         hint=hint,
     )
+    global _everywhere
     _open()
     token = _active.set(guard)
+    if everywhere:
+        _everywhere = guard
     try:
         yield guard
     finally:
         guard.ended = True
+        _everywhere = None if _everywhere is guard else _everywhere
         with suppress(ValueError):  # it ends in another context, as a fixture may: being marked ends it everywhere
             _active.reset(token)
         _close()
@@ -143,13 +149,14 @@ def opened() -> Iterator[None]:
 
 def active() -> Guard | None:
     """The guard that judges the caller's code; None where all is allowed."""
-    guard = _active.get()
+    guard = _active.get() or _everywhere
     while guard is not None and guard.ended:  # a task or thread that outlived its block
         guard = guard.outer
     return guard
 
 
 _active: ContextVar[Guard | None] = ContextVar("loom_guard", default=None)
+_everywhere: Guard | None = None
 _lock = threading.RLock()
 _blocks = 0
 _hooked = False
