@@ -1,0 +1,142 @@
+"""LangGraph's PostgreSQL store, written by the real PostgresSaver into a real server that the tests start."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_loom import simulate_deploy
+from pytest_loom.errors import LogError
+from pytest_loom.sources import load_logs
+from tests.engines.langgraph.changes import APPS, HEAD
+from tests.engines.langgraph.conftest import Bench, needs_langgraph
+
+FOLDERS = [*sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True), *os.get_exec_path()]
+SERVER = next((folder for folder in FOLDERS if Path(folder, "initdb").exists()), None)
+SAVER = importlib.util.find_spec("psycopg") and importlib.util.find_spec("langgraph.checkpoint.postgres")
+
+pytestmark = [
+    needs_langgraph,
+    pytest.mark.skipif(SERVER is None, reason="needs PostgreSQL's server programs (initdb)"),
+    pytest.mark.skipif(not SAVER, reason="needs langgraph-checkpoint-postgres and psycopg"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+def _user() -> str | None:
+    """Who runs the server: it refuses to be run by root."""
+    if os.geteuid() != 0:
+        return None
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam("postgres").pw_name
+    pytest.skip("PostgreSQL's server does not run as root, and there is no user postgres")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of our own on loopback; its password is ``s3cret``."""
+    user = _user()
+    folder = tmp_path_factory.mktemp("postgres")
+    if user is not None:
+        shutil.chown(folder, user)
+        for parent in [folder, *folder.parents][:3]:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    password = folder / "password"
+    password.write_text("s3cret")
+    password.chmod(0o644)
+    options: dict[str, Any] = {"user": user, "cwd": "/", "capture_output": True, "check": True, "timeout": 60}
+    data = str(folder / "data")
+    initdb = [f"{SERVER}/initdb", "-D", data, "-U", "loom", "-A", "scram-sha-256", f"--pwfile={password}", "-N"]
+    try:
+        subprocess.run(initdb, **options)
+    except subprocess.CalledProcessError as problem:
+        pytest.skip(f"PostgreSQL cannot be set up here: {problem.stderr.decode()[-200:]}")
+    start = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    log = str(folder / "log")
+    subprocess.run(
+        [f"{SERVER}/pg_ctl", "-D", data, "-w", "-o", start, "-l", log, "start"], **options | {"capture_output": False}
+    )
+    yield f"postgresql://loom:s3cret@127.0.0.1:{port}/postgres"
+    os.kill(int(Path(data, "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+
+
+@pytest.fixture(scope="module")
+def store(server: str, bench: Bench) -> str:
+    """A store in which threads of several applications wait, written by the real saver."""
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    with PostgresSaver.from_conn_string(server) as saver:
+        saver.setup()
+        for app, given in (("chain", {"x": 1}), ("subgraph", {"topic": "looms"}), ("fan_out", {"title": "t"})):
+            graph = next(iter(bench.flows(HEAD + APPS[app]).values()))
+            graph.checkpointer = saver
+            graph.invoke(given, {"configurable": {"thread_id": app}, "metadata": {"graph_id": app}})
+    return server
+
+
+def test_a_thread_is_read_as_from_sqlite(store: str, bench: Bench) -> None:
+    """The same application gives the same log from both stores, but for ids and times."""
+    logs = {log.execution_id: log for log in load_logs(store)}
+    assert logs.keys() == {"chain", "subgraph", "fan_out"}
+    assert {log.workflow_id for log in logs.values()} == logs.keys()
+    for app, given in (("chain", {"x": 1}), ("subgraph", {"topic": "looms"}), ("fan_out", {"title": "t"})):
+        (other,) = load_logs(bench.store(HEAD + APPS[app], given))
+        assert [(event.event_type, event.namespace) for event in logs[app]] == [
+            (event.event_type, event.namespace) for event in other
+        ]
+        assert logs[app].state.state == other.state.state
+        assert logs[app].state.status == "suspended"
+
+
+def test_a_change_is_found_in_a_postgres_store(store: str, bench: Bench) -> None:
+    """A renamed waiting node is found by the store's address; the password is in no text."""
+    text = HEAD + APPS["chain"].replace('"b"', '"reviewed"')
+    flows = {
+        "chain": bench.flows(text)["chain"],
+        "subgraph": bench.flows(HEAD + APPS["subgraph"])["sub"],
+        "fan_out": bench.flows(HEAD + APPS["fan_out"])["send"],
+    }
+    report = simulate_deploy(store, flows)
+    broken = [found for found in report.findings if found.severity == "breaking"]
+    assert [(found.code, found.execution_id) for found in broken] == [("frontier-missing", "chain")]
+    assert "s3cret" not in str(report.as_dict())
+    assert broken[0].source.startswith("postgresql://loom@127.0.0.1:")
+
+
+def test_a_store_that_cannot_be_had_says_so_without_the_password(server: str) -> None:
+    """A wrong database, a wrong password and an empty database are errors that name the address, masked."""
+    for address in (
+        server.replace("/postgres", "/nowhere"),
+        server.replace("s3cret", "wr0ng"),
+        server + "?schema=other",
+    ):
+        with pytest.raises(LogError) as caught:
+            list(load_logs(address))
+        assert "s3cret" not in str(caught.value)
+        assert "wr0ng" not in str(caught.value)
+        assert "postgresql://loom@" in str(caught.value)
+
+
+def test_reading_writes_nothing(store: str) -> None:
+    """The connection is read-only: even a statement that would write is refused by the server."""
+    import psycopg
+
+    from pytest_loom.sources.langgraph import postgres
+
+    with postgres._connected(psycopg, store) as (connection, _), pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        connection.execute("DELETE FROM checkpoints")
