@@ -28,7 +28,7 @@ from pytest_loom.deploy.versions import contract_drift, contract_unknown
 from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, UpcastError, printable, set_in
 from pytest_loom.flow import guard
 from pytest_loom.flow.approvals import PendingCall, migrated_calls, pending_calls
-from pytest_loom.flow.carried import Carried, carried
+from pytest_loom.flow.carried import Carried, carried, carried_below
 from pytest_loom.flow.definition import Flow
 from pytest_loom.log.event import Log
 from pytest_loom.log.read import check_events
@@ -176,6 +176,8 @@ class Judge:
         """The decision about one run."""
         try:
             check_events(log.events)
+            for event in log.state.received:
+                _ = event.payload  # which nothing else may read, and a log that cannot be read is none
             log, judged = self._attributed(log)
         except LogError as error:
             return unreadable(error, log)
@@ -237,7 +239,9 @@ class Judge:
         yesterday = self._yesterday(log)
         if state.in_flight:
             seen.upcasts = _upcasts(log)
-            seen.migrated = [part for part in carried(log, contract.versions or {}) if _is_migrated(part)]
+            parts = [*carried(log, contract.versions or {})]
+            parts += carried_below(log, flow) if isinstance(flow, Flow) else ()
+            seen.migrated = [part for part in parts if _is_migrated(part)]
             seen.pending = list(pending_calls(state))
             seen.migrated += [
                 Carried(f"call of {call.name}", version, today_s, call.args)
@@ -245,6 +249,8 @@ class Judge:
             ]
             changed = self.compared.pair(yesterday, contract, print_of_today) if yesterday is not None else None
             seen.same = _is_same(log, contract, print_of_today, changed)
+            if not newest and self.today.is_kept(log.workflow_id, version):
+                seen.same = False  # it is on the version that is kept, beside the newest
             if self.kept is not None:
                 seen.findings += contract_unknown(log, self.kept)
             seen.findings += contract_drift(log, contract, print_of_today, changed)
@@ -326,7 +332,7 @@ def _decision(log: Log, judged: Judged, verdict: Verdict, findings: list[Finding
     for kind, version, today in judged.upcasts:
         reasons.append(f"{printable(kind)} is read in version {today}, upcast from {version}")
     for part in judged.migrated:
-        reasons.append(f"the {part.what} is carried from version {part.from_version!r} to {part.to_version!r}")
+        reasons.append(f"the {part.name} is carried from version {part.from_version!r} to {part.to_version!r}")
     if not judged.in_flight:
         reasons.append(f"the run is {log.state.status}: there is nothing to resume")
     elif not reasons:

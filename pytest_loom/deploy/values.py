@@ -12,7 +12,7 @@ from pytest_loom.contract.pending import Problem, value_problems
 from pytest_loom.deploy.approvals import OWN_RULES
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import printable
-from pytest_loom.flow.carried import carried
+from pytest_loom.flow.carried import carried, saved_states
 from pytest_loom.log.event import Log
 
 _TYPES = frozenset({"retyped", "narrowed", "newly-required", "undecided"})
@@ -62,12 +62,14 @@ def recorded_state(log: Log, contract: Contract, yesterday: Contract | None) -> 
         return
     if state.manifest.get("framework") in OWN_RULES:
         return
-    parts = {part.what: part for part in carried(log, contract.versions or {})}
-    part = parts.get("state")
+    saved = saved_states(log).get(None)
+    if saved is None:
+        return  # it is a sub-flow's, which has a contract of its own
+    part = next((part for part in carried(log, contract.versions or {}) if part.what == "state"), None)
     if part is not None and part.error is not None:
         return  # which is told by its own code
     is_moved = part is not None and part.from_version != part.to_version
-    value = state.state if part is None else part.value
+    value = saved.payload.get("state") if part is None else part.value
     old = None if yesterday is None or is_moved else yesterday.state_schema
     for code, found in _by_code(value_problems(old, contract.state_schema, value)).items():
         yield finding(

@@ -372,7 +372,7 @@ def may_resume(
         raise LoomError("a payload needs the event that it comes with", hint="resume(log, flow, event=…, payload=…)")
     else:
         news = _half_answered(flow, history)
-    refuse_uncarried(log, flow.versions)
+    refuse_uncarried(log, flow)
     candidate = rehearse(log, flow, effects=effects, scrub=scrub, host=host)
     refuse_hazards(log, flow, candidate, answered=event)
     return news

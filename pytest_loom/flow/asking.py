@@ -147,12 +147,13 @@ class ContextBase:
         recorded = run.history.snapshots.get(branch.place, []) if run.history is not None else []
         branch.snapshots += 1
         if branch.snapshots <= len(recorded):
-            event = self._saved = recorded[branch.snapshots - 1]
-            if not run.replaying:
-                return
-            raw = run.recorder.scrubbed(encode(payload))
-            if bytes(event.raw) == raw:
+            event = recorded[branch.snapshots - 1]
+            same = bytes(event.raw) == run.recorder.scrubbed(encode(payload))
+            if same and run.replaying:
                 run.recorder.events.append(event)
+            elif not same:
+                self._saved = event
+            if same or not run.replaying:
                 return
         run.recorder.emit(("STATE_SNAPSHOT", payload, branch.place))
 
@@ -160,8 +161,8 @@ class ContextBase:
     def state(self) -> Any:
         """The state as the run last recorded it with ``snapshot``; None before.
 
-        In a run that goes on it is what was recorded then, carried to today's version by the registered migrations, as
-        an instance of what today's code snapshots.
+        In a run that goes on it is what was recorded then. Where today's code snapshots something else, that is carried
+        to today's version by the registered migrations, and read as an instance of what today's code snapshots.
         """
         if self._saved is None:
             return self._state

@@ -13,7 +13,7 @@ from pytest_loom.errors import ApprovalError, LoomError, ReplayDivergence, State
 from pytest_loom.evals.paths import format_path
 from pytest_loom.evals.values import short
 from pytest_loom.flow.approvals import Hazard, changed_waits, stale_calls
-from pytest_loom.flow.carried import carried
+from pytest_loom.flow.carried import carried, carried_below, saved_states
 from pytest_loom.flow.definition import Flow, Step
 from pytest_loom.flow.fit import sketch
 from pytest_loom.flow.history import History
@@ -40,7 +40,8 @@ def hazards(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
     yield from _lost_outputs(flow, history)
     yield from _lost_answers(flow, history)
     yield from _changed_subflows(log, flow, candidate)
-    yield from _changed_state(log, flow, candidate)
+    yield from _uncarried(log, flow)
+    yield from _changed_states(log, flow, history, candidate)
     yield from changed_waits(log.state, candidate.state)
 
 
@@ -129,15 +130,33 @@ def _changed_subflows(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterato
             yield Hazard("replay-diverged", "breaking", key, message, frame.event.sequence, hint)
 
 
-def _changed_state(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
-    """The state that was recorded, in today's version, beside the one that today's code keeps at the same point."""
-    recorded = {part.what: part for part in carried(log, flow.versions)}.get("state")
-    was = recorded.value if recorded is not None else log.state.state
-    now = candidate.state.state
-    if was is None or now is None or was == now or (recorded is not None and recorded.error is not None):
+def _uncarried(log: Log, flow: Flow[..., Any]) -> Iterator[Hazard]:
+    """The states of sub-flows that nothing carries to today's version; the flow's own is told by its contract."""
+    for part in carried_below(log, flow):
+        if part.error is not None and part.saved is not None:
+            code = "schema-unknown" if part.unknown else "migration-missing"
+            message = f"{part.error.what}. Resumed all the same, {part.name} would be read by guessing"
+            yield Hazard(code, "breaking", part.name, message, part.saved.sequence, part.error.hint)
+
+
+def _changed_states(log: Log, flow: Flow[..., Any], history: History, candidate: Log) -> Iterator[Hazard]:
+    """The states that were recorded last, in today's version, beside those that today's code keeps at that point."""
+    if log.state.state is None:
         return
-    sequence = next(event.sequence for event in reversed(log.events) if event.event_type == "STATE_SNAPSHOT")
-    version = flow.versions.get("state")
+    todays = History(candidate).snapshots
+    parts = {part.namespace: part for part in (*carried(log, flow.versions), *carried_below(log, flow)) if part.saved}
+    for namespace, event in saved_states(log).items():
+        place = (event.namespace, event.branch)
+        number = [one.sequence for one in history.snapshots[place]].index(event.sequence)
+        if number < len(todays.get(place, ())) and (namespace not in parts or parts[namespace].error is None):
+            was = parts[namespace].value if namespace in parts else event.payload.get("state")
+            version = flow_at(flow, namespace).versions.get("state")
+            yield from _changed_state(was, todays[place][number].payload.get("state"), event.sequence, version)
+
+
+def _changed_state(was: Any, now: Any, sequence: int, version: Any) -> Iterator[Hazard]:
+    if was is None or now is None or was == now:
+        return
     hint = (
         "What was recorded stands, so today's code would read that. Raise the state's version, and say how the old one"
         f' is carried over: versions={{"state": …}} (it is {version!r} now) and @migration("state", from_version=…).'
