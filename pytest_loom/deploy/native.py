@@ -72,16 +72,16 @@ def _code(log: Log, problem: ReplayDivergence, yesterday: Contract | None) -> st
         if asked["kind"] == "gate":
             return "answer-misrouted"
         wait = waits.get(expected["sequence"])
-        if wait is not None and asked["kind"] == "tool" and asked["name"] in _asked_for(wait.pending):
+        if wait is not None and asked["kind"] == "tool" and str(asked["name"]) in _asked_for(wait.pending):
             return "approval-bypassed"  # what somebody was asked about is done without the answer
         if wait is not None and yesterday is not None and asked["name"] in {*(yesterday.steps or ())}:
             return "frontier-missing"  # it goes past where the run waits, to what came after
     return "replay-diverged"
 
 
-def _asked_for(pending: Any) -> set[Any]:
+def _asked_for(pending: Any) -> set[str]:
     calls = pending if isinstance(pending, list) else [pending]
-    return {call.get("name") for call in calls if isinstance(call, dict)}
+    return {str(call["name"]) for call in calls if isinstance(call, dict) and "name" in call}
 
 
 def _way_out(log: Log, problem: ReplayDivergence) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Literal
 
 from pytest_loom.contract.model import Contract, ToolContract
@@ -26,6 +27,7 @@ _ASKED = ("approval", "event")
 """Kinds of waits for somebody's word. A log that does not say for what it waits says event."""
 _BOUND = ("permissions", "version")
 _LISTED = 4
+_NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class PendingCall:
 
     ``tool`` is the tool as it was then, as far as the log says; ``wait`` the wait that it belongs to, None for a call
     that was under way when the run was cut off. ``standing``: an "always approve", which holds for calls to come.
-    ``approval``: somebody agrees to it, or did: then no migration may make another call of it.
+    ``approval``: somebody agrees to it, or did: then no migration may make another call of it. ``args`` is MISSING
+    where the log has none; ``unread`` are parts of what was shown that cannot be read.
     """
 
     name: str
@@ -45,6 +48,7 @@ class PendingCall:
     idempotency_key: str | None = None
     standing: bool = False
     approval: bool = True
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,8 @@ def pending_calls(state: ExecutionState) -> Iterator[PendingCall]:
             call = asked.get(call_id) if call_id is not None else None
             if call is not None:
                 waiting.add(str(call.call_id))
-            name = item.get("name", call.name if call is not None else None)
-            if isinstance(name, str) and ("args" in item or call is not None):
-                yield _pending(name, item, call, wait)
+            if "callId" in item or "name" in item:
+                yield _pending(item, call, wait)
     yield from _agreed(state)
     for key, call in asked.items():
         facts = call.request_event.payload
@@ -96,10 +99,10 @@ def _agreed(state: ExecutionState) -> Iterator[PendingCall]:
     began = max((frame.event.sequence for frame in state.frames.values()), default=0)
     began = max([began, *(call.request_event.sequence for call in state.calls)])
     wait, answer = state.answered
-    if answer > began and not any(other.sequence > answer for other in state.waits):
+    if state.in_flight and answer > began and not any(other.sequence > answer for other in state.waits):
         for item in _items(wait.pending):
             if isinstance(item.get("name"), str) and "args" in item:
-                yield _pending(item["name"], item, None, wait)
+                yield _pending(item, None, wait)
 
 
 def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract | None = None) -> Iterator[Hazard]:
@@ -110,13 +113,19 @@ def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract |
     if contract.tools is None:
         return
     versions = state.manifest.get("toolSchemaVersions")
+    open_at = {wait.sequence for wait in state.suspensions}
     for call in pending_calls(state):
         shown = _as_shown(call, versions if isinstance(versions, Mapping) else {}, yesterday)
         name = printable(call.name)
-        what = "waits for an approval" if call.wait in state.suspensions else "was approved"
+        what = "waits for an approval" if call.wait and call.wait.sequence in open_at else "was approved"
         what = "was approved for good" if call.standing else what
         today = contract.tools.get(call.name)
         if today is None and not _was_tool(call, shown, state, contract):
+            continue
+        if call.unread:
+            text = f"{f'tool {name}' if name else 'a call'} {what}, and what was shown of it cannot be read:"
+            text += f" {', '.join(call.unread)}. What an answer would agree to is not known."
+            yield Hazard("approval-stale", "breaking", call.name, text, call.sequence, _again(call.wait))
             continue
         if today is None:
             then = "an approval would run nothing, or something else"
@@ -126,7 +135,7 @@ def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract |
         if call.standing:
             yield from _stale(call, f"tool {name} {what}", standing_problems(shown, today))
         elif call.approval:
-            yield from _stale(call, f"tool {name} {what}", pending_problems(shown, today, call.args))
+            yield from _stale(call, f"tool {name} {what}", pending_problems(shown, today, _args(call)))
         else:
             yield from _unapproved(call, shown, today)
 
@@ -138,7 +147,7 @@ def migrated_calls(
     versions = state.manifest.get("toolSchemaVersions")
     for call in pending_calls(state):
         today = (contract.tools or {}).get(call.name)
-        if today is not None and not call.approval:
+        if today is not None and not call.approval and not call.unread:
             shown = _as_shown(call, versions if isinstance(versions, Mapping) else {}, yesterday)
             if _differ(shown, today) and chain(f"tool:{call.name}", shown.version, today.version) is not None:
                 yield call, shown.version, today.version
@@ -151,12 +160,17 @@ def _was_tool(call: PendingCall, shown: ToolContract, state: ExecutionState, con
     """
     if shown.schema_ is not None or shown.version is not None or call.wait is None:
         return True
-    return bool(contract.tools) and "contractFingerprint" not in state.manifest
+    is_call = call.args is not MISSING or "name" in call.unread  # a name alone may be anything's
+    return is_call and bool(contract.tools) and "contractFingerprint" not in state.manifest
+
+
+def _args(call: PendingCall) -> Any:
+    return {} if call.args is MISSING else call.args
 
 
 def _unapproved(call: PendingCall, shown: ToolContract, today: ToolContract) -> Iterator[Hazard]:
     """A call that was under way, or waits for something else than somebody's word: its arguments may be migrated."""
-    args, what = call.args, f"a call of tool {printable(call.name)} is not over"
+    args, what = _args(call), f"a call of tool {printable(call.name)} is not over"
     if _differ(shown, today):
         try:
             args = migrate(f"tool:{call.name}", args, shown.version, today.version)
@@ -180,7 +194,7 @@ def changed_waits(recorded: ExecutionState, candidate: ExecutionState) -> Iterat
         now = today.get((was.branch, *was.events, was.correlation_key))
         if now is None:
             continue
-        if was.pending is not None and now.pending is not None and was.pending != now.pending:
+        if was.pending is not None and was.pending != now.pending:
             yield from _changed(was, now)
         if was.timeout_ms is not None and now.timeout_ms is None:
             gate = printable(" or ".join(was.events))
@@ -195,7 +209,9 @@ def changed_waits(recorded: ExecutionState, candidate: ExecutionState) -> Iterat
 def _changed(was: Suspension, now: Suspension) -> Iterator[Hazard]:
     gate = printable(" or ".join(was.events))
     shown, today = list(_items(was.pending)), list(_items(now.pending))
-    if not all("name" in item for item in (*shown, *today)) or not (shown and today):
+    if not any("name" in item for item in (*shown, *today)):
+        if now.pending is None:
+            return
         found = list(walk(without_tool(was.pending), without_tool(now.pending), Rules(), None))
         if found:
             text = (
@@ -206,15 +222,21 @@ def _changed(was: Suspension, now: Suspension) -> Iterator[Hazard]:
             yield Hazard("answer-misrouted", severity, was.events[0], text, was.sequence, _again(was))
         return
     shown, today = _without_common(shown, today)
-    for index, item in enumerate(shown):
-        other = today[index] if index < len(today) else {}
-        name = str(item["name"])
-        if other.get("name") != item["name"]:
-            asks = f"asks for {printable(str(other['name']))}" if other else "asks for nothing"
-            text = f"{gate} was asked for a call of {printable(name)}, and today's code {asks} there instead."
+    for item, other in zip_longest(shown, today, fillvalue=_NOTHING):
+        if other.get("name") != item.get("name"):
+            then, asks = _called(item), _called(other)
+            text = f"{gate} was asked for {then}, and today's code asks for {asks} there instead."
+            name = str(item.get("name", other.get("name")))
             yield Hazard("approval-stale", "breaking", name, text, was.sequence, _again(was))
             continue
-        yield from _asked_otherwise(gate, name, item, other, was)
+        yield from _asked_otherwise(gate, str(item.get("name")), item, other, was)
+
+
+def _called(item: Mapping[str, Any]) -> str:
+    """A pending item in a few words."""
+    if "name" in item:
+        return f"a call of {printable(str(item['name']))}"
+    return "nothing" if item is _NOTHING else short(item, 60)
 
 
 def _is_wording(difference: tuple[Any, Any, Any]) -> bool:
@@ -286,34 +308,51 @@ def _again(wait: Suspension | None) -> str:
 
 
 def _items(pending: Any) -> Iterator[Mapping[str, Any]]:
-    for item in pending if isinstance(pending, list) else [pending]:
-        if isinstance(item, dict):
-            yield item
+    if isinstance(pending, list):
+        for item in pending:
+            yield from _items(item)
+    elif isinstance(pending, dict):
+        yield pending
 
 
-def _pending(name: str, item: Mapping[str, Any], call: Call | None, wait: Suspension) -> PendingCall:
+def _pending(item: Mapping[str, Any], call: Call | None, wait: Suspension) -> PendingCall:
     facts = {**(call.request_event.payload if call is not None else {}), **item}
-    args = item.get("args", call.args if call is not None else None)
+    args = item.get("args", call.args if call is not None else MISSING)
     asked = wait.kind in _ASKED or bool(facts.get("approval"))
-    key = _text(facts.get("idempotencyKey"))
-    return PendingCall(name, args, _tool(facts), wait, wait.sequence, key, approval=asked)
+    name, key = facts.get("name"), _text(facts.get("idempotencyKey"))
+    unread = _unread(facts) if isinstance(name, str) else ("name", *_unread(facts))
+    return PendingCall(_text(name) or "", args, _tool(facts), wait, wait.sequence, key, approval=asked, unread=unread)
 
 
 def _call(call: Call, facts: Mapping[str, Any], *, standing: bool = False) -> PendingCall:
     key = _text(facts.get("idempotencyKey"))
-    sequence = call.request_event.sequence
-    return PendingCall(call.name, call.args, _tool(facts), None, sequence, key, standing, bool(call.approval))
+    sequence, agreed = call.request_event.sequence, bool(call.approval)
+    return PendingCall(call.name, call.args, _tool(facts), None, sequence, key, standing, agreed, _unread(facts))
+
+
+def _unread(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is said of a tool as it was, and is nothing that can be said of one: it is not taken for unsaid."""
+    version, permissions = facts.get("toolSchemaVersion"), facts.get("permissions")
+    odd = []
+    if version is not None and (isinstance(version, bool) or not isinstance(version, (str, int))):
+        odd.append("toolSchemaVersion")
+    if permissions is not None and not _is_texts(permissions):
+        odd.append("permissions")
+    return tuple(odd)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _tool(facts: Mapping[str, Any]) -> ToolContract:
     """The tool as the log says that it was. Unchecked: a schema out of a log that is none is told as undecided."""
     version, permissions = facts.get("toolSchemaVersion"), facts.get("permissions")
-    is_list = isinstance(permissions, list) and all(isinstance(one, str) for one in permissions)
     return ToolContract.model_construct(
         schema_=facts.get("toolSchema"),
         version=version if isinstance(version, (str, int)) else None,
         approval=None,
-        permissions=tuple(permissions) if is_list and permissions is not None else None,
+        permissions=tuple(permissions) if permissions is not None and _is_texts(permissions) else None,
     )
 
 
