@@ -32,7 +32,7 @@ from pytest_loom.flow.carried import Carried, carried, carried_below
 from pytest_loom.flow.definition import Flow
 from pytest_loom.log.event import Log
 from pytest_loom.log.read import check_events
-from pytest_loom.log.upcast import current_version
+from pytest_loom.log.upcast import current_version, registered
 from pytest_loom.resume.policy import FINE, HIGH, Policy, Verdict, Worker, load_policy
 
 _NOT_ALLOWED = {"resume": "approval-stale", "upcast": "upcast-missing", "migrate": "migration-missing"}
@@ -169,7 +169,9 @@ class Judge:
         self.today = today
         self.kept = kept
         self.policy = policy
-        self.checks = (*BUILT_IN, *checks)
+        of_all = [(check, _takes_three(check)) for check in (*BUILT_IN, *checks)]
+        self._of_code = tuple(of_all)
+        self._of_data = (*of_all, *((check, _takes_three(check)) for check in AS_DATA))
         self.compared = Compared()
 
     def decide(self, log: Log) -> ResumeDecision:
@@ -243,10 +245,11 @@ class Judge:
             parts += carried_below(log, flow) if isinstance(flow, Flow) else ()
             seen.migrated = [part for part in parts if _is_migrated(part)]
             seen.pending = list(pending_calls(state))
-            seen.migrated += [
-                Carried(f"call of {call.name}", version, today_s, call.args)
-                for call, version, today_s in migrated_calls(state, contract, yesterday)
-            ]
+            if seen.pending:
+                seen.migrated += [
+                    Carried(f"call of {call.name}", version, today_s, call.args)
+                    for call, version, today_s in migrated_calls(state, contract, yesterday)
+                ]
             changed = self.compared.pair(yesterday, contract, print_of_today) if yesterday is not None else None
             seen.same = _is_same(log, contract, print_of_today, changed)
             if not newest and self.today.is_kept(log.workflow_id, version):
@@ -256,8 +259,8 @@ class Judge:
             seen.findings += contract_drift(log, contract, print_of_today, changed)
             if changed is not None and log.state.manifest.get("contractFingerprint") in (None, changed.was):
                 changed.runs += 1
-        for check in (*self.checks, *(() if isinstance(flow, Flow) else AS_DATA)):
-            seen.findings += _asked(check, log, contract, yesterday)
+        for check, takes_three in self._of_code if isinstance(flow, Flow) else self._of_data:
+            seen.findings += _asked(check, log, contract, *((yesterday,) if takes_three else ()))
         seen.findings = shadowed(log, flow, yesterday, seen.findings)
         if all(item.severity != "breaking" or item.code not in BREAKING for item in seen.findings):
             seen.findings += replayed(log, flow, yesterday)  # else it is known already that it does not fit
@@ -395,6 +398,8 @@ def _permissions(call: PendingCall) -> tuple[str, ...]:
 
 def _upcasts(log: Log) -> list[tuple[str, int, int]]:
     """The kinds of events that are read in a newer version than they were written in."""
+    if not registered():
+        return []
     old = dict.fromkeys(
         (event.event_type, event.event_version)
         for event in log.events
@@ -427,10 +432,10 @@ def _version(log: Log) -> str | None:
 _LOOK_UP = "A simulation runs nothing: loom_flows names flows, or what finds them, not a function that does work."
 
 
-def _asked(check: Check, log: Log, contract: Contract, yesterday: Contract | None) -> list[Finding]:
+def _asked(check: Check, log: Log, *contracts: Contract | None) -> list[Finding]:
     """What a check finds. One that raises, or gives something else, must not be taken for one that found nothing."""
     try:
-        found = list(check(log, contract, yesterday) if _takes_three(check) else check(log, contract))  # type: ignore[call-arg]
+        found = list(check(log, *contracts))  # type: ignore[arg-type]
         strange = [item for item in found if not isinstance(item, Finding)]
         if strange:
             raise TypeError(f"it yielded a {type(strange[0]).__name__}, not a Finding")
