@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from pytest_loom import PINNED_EVENT_TYPES, SCHEMA_VERSION, known_event_types
+from pytest_loom import PINNED_EVENT_TYPES, SCHEMA_VERSION, Log, LogBuilder, known_event_types
 from pytest_loom.fold import _HANDLERS
 from pytest_loom.log.schema import KERNEL_PREFIXES, is_kernel_type, is_newer_minor, schema_problem
 
@@ -92,3 +93,29 @@ def test_any_other_version_is_a_problem(version: str) -> None:
 def test_a_newer_minor_may_carry_fields_that_writing_would_lose(version: str, newer: bool) -> None:
     """Versions compare as numbers, and a PATCH adds nothing."""
     assert is_newer_minor(version) is newer
+
+
+PINNED_FOLD = (
+    '{"execution_id":"run-1","workflow_id":"refund","status":"suspended","sequence":6,"variable'
+    's":{"_input":{"cents":2},"_migrations":[{"strategy":"replay-check","stateMigrated":true}]}'
+    ',"frames":{"assess":{"status":"completed","input":1,"output":2,"error":null,"attempts":1,"'
+    'chunks":[]}},"calls":[],"suspensions":[{"on":"Approved","kind":"approval","correlation_key'
+    '":null,"timeout_ms":null,"pending":{"name":"pay"},"sequence":6,"branch":null}],"state":{"a'
+    '":1},"plan":null,"decisions":{},"received":[],"manifest":{"flowVersion":"1"}}'
+)
+
+
+def test_an_additive_minor_leaves_every_old_fold_as_it_is() -> None:
+    """A log without what a later MINOR added folds to the very bytes that it folded to before (ADR 0056)."""
+    made = LogBuilder("run-1", "refund")
+    made.add("EXECUTION_STARTED", {"input": {"cents": 1}, "manifest": {"flowVersion": "1"}}, timestamp=1)
+    made.add("STEP_STARTED", {"stepId": "assess", "input": 1}, timestamp=2)
+    made.add("STEP_COMPLETED", {"stepId": "assess", "output": 2}, timestamp=3)
+    made.add("STATE_SNAPSHOT", {"stateSchemaVersion": 1, "state": {"a": 1}}, timestamp=4)
+    made.add("EXECUTION_MIGRATED", {"strategy": "replay-check", "migratedInput": {"cents": 2}}, timestamp=5)
+    made.add("EXECUTION_SUSPENDED", {"on": "Approved", "kind": "approval", "pending": {"name": "pay"}}, timestamp=6)
+    old = made.log()
+    # Whatever a MINOR adds, a log that does not have it folds to these bytes.
+    for version in ("1.0.0", "1.15.0", "1.99.0"):
+        log = Log([msgspec.structs.replace(event, schema_version=version) for event in old.events])
+        assert msgspec.json.encode(log.state.facts()).decode() == PINNED_FOLD
