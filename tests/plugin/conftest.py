@@ -6,6 +6,7 @@ module: so it is the same whether it is installed as a package or lies on the pa
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -25,7 +26,8 @@ from pytest_loom.log.write import encode_events
 for _name in pytest_loom.__all__:
     getattr(pytest_loom, _name)
 for _module in pkgutil.walk_packages(pytest_loom.__path__, "pytest_loom."):
-    importlib.import_module(_module.name)
+    with contextlib.suppress(ModuleNotFoundError):  # what runs inside a framework needs its extra
+        importlib.import_module(_module.name)
 
 APP = """
 def flow(name, *steps):
