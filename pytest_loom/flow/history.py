@@ -167,6 +167,14 @@ _first = itemgetter(0)
 _ENDS = frozenset({"EXECUTION_COMPLETED", "EXECUTION_FAILED", "EXECUTION_CANCELLED", "EXECUTION_CONTINUED"})
 
 
+def _is_another_try(effect: Effect, event: Event) -> bool:
+    """Whether a start is one more of an effect that is under way; else how that ended is lost, and it stays open."""
+    if effect.start.event_type != "STEP_STARTED":
+        return True
+    begun, again = (read_step(one.raw).idempotency_key for one in (effect.start, event))
+    return begun is None or again is None or begun == again
+
+
 class _Reader:
     """Goes through the events once."""
 
@@ -204,7 +212,7 @@ class _Reader:
                 if kind == "STEP_STARTED":  # most events are these two, so they are read here
                     began = _read_start(event.raw)
                     key = (event.namespace, event.branch, began.step_id, began.call_id)
-                    if key in steps:  # another try
+                    if key in steps and _is_another_try(steps[key], event):
                         steps[key].also(event)
                         continue
                     self.rests = False

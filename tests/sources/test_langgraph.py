@@ -224,7 +224,17 @@ def test_pickled_values_are_never_loaded() -> None:
     assert value["$value"]["bytes"] == 26
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91" * 5000, b"\xc7\x03\x05abc", os.urandom(64)])
+DAMAGED = {
+    "nothing": b"",
+    "no type": b"\xc1",
+    "deep": b"\x91" * 5000,
+    "of another kind": b"\xc7\x03\x05abc",
+    "cut off": b"\xdc\xff\xff\x01",
+    "noise": bytes(range(255, 191, -1)),
+}
+
+
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=list(DAMAGED))
 def test_damaged_values_are_opaque(data: bytes) -> None:
     """Whatever bytes there are, a value comes back and nothing is raised."""
     json.dumps(decode_value("msgpack", data))
