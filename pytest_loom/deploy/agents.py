@@ -107,8 +107,8 @@ def arguments_mean_the_same(log: Log, contract: Contract, yesterday: Contract | 
             code,
             f"{name} {asked}, and means something else to today's tool: {problem.detail}. The SDK does not notice:"
             " it runs the call as it is, or tells the model that the tool failed, and the run looks finished.",
-            f"Keep reading the arguments that were shown, or register a migration for tool:{name},"
-            " and ask for the approval anew.",
+            f"Keep reading the arguments that were shown until these runs are over, or reject {name}, so that the model"
+            " asks for it anew.",
             step=call["name"],
             severity="warning" if problem.verdict == "warning" else None,
         )
