@@ -1,0 +1,1 @@
+"""A ticket desk of agents, as it is today (OpenAI Agents SDK; the extra ``openai-agents``)."""
