@@ -14,10 +14,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -27,12 +25,14 @@ from pytest_loom.deploy.report import BREAKING, WARNING
 from pytest_loom.evals.diff import DEFAULT, KINDS
 from pytest_loom.flow import seams
 from pytest_loom.plugin import hookspecs
+from tests.engines import test_pages
+from tests.pages import BLOCKS, PAGES, ROOT, assert_shows, blocks
+from tests.pages import change as _change
+from tests.pages import line as _line
+from tests.pages import printed as _printed
+from tests.pages import run as _run
+from tests.pages import write as _write
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = {
-    page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-}
 README = PAGES["README.md"]
 
 TAKEN = {
@@ -67,42 +67,8 @@ TAKEN = {
 """Which test runs or compares which blocks."""
 
 
-class Block(NamedTuple):
-    """One fenced block: its language and its text."""
-
-    language: str
-    text: str
-
-
-def _blocks() -> Iterator[tuple[str, Block]]:
-    """Every fenced block of all pages with its name ("" where it has none)."""
-    pattern = r"(?:^<!-- ([\w-]+) -->\n)?^[ ]*(`{3,}|~{3,})(\w*)[^\n]*\n(.*?)^[ ]*\2[ ]*$"
-    for page in PAGES.values():
-        for match in re.finditer(pattern, page, re.M | re.S):
-            yield match[1] or "", Block(match[3], match[4])
-
-
-BLOCKS = dict(_blocks())
 GOLDEN = "tests/logs/test_greeter/test_greets_ada.loom.jsonl"
 """What the README's own project records."""
-
-
-def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of a page with this interpreter and the plugins that the README's first command installs."""
-    words = shlex.split(command)
-    if words[0] in ("python", ".venv/bin/python"):
-        words[0] = sys.executable
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LOOM_"))}
-    clean["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    clean["PYTHONDONTWRITEBYTECODE"] = "1"  # or Python takes the bytecode of what a file was a moment ago
-    clean["PYTEST_ADDOPTS"] = "-p pytest_loom.plugin -p syrupy -p no:cacheprovider"
-    return subprocess.run(words, cwd=folder, env=clean, capture_output=True, text=True, timeout=120)
-
-
-def _line(name: str) -> str:
-    """The one command of a block."""
-    (line,) = BLOCKS[name].text.splitlines()
-    return line
 
 
 @pytest.fixture
@@ -124,45 +90,12 @@ def own_project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _write(name: str, folder: Path) -> None:
-    """Write a block to the file that its first line names."""
-    first, _, _ = BLOCKS[name].text.partition("\n")
-    assert first.startswith("# "), f"the block {name} does not begin with the name of its file"
-    path = folder / first.removeprefix("# ")
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(BLOCKS[name].text, encoding="utf-8")
-
-
-def _change(file: Path, old: str, new: str) -> None:
-    """Change a file of the application."""
-    text = file.read_text(encoding="utf-8")
-    assert old in text
-    file.write_text(text.replace(old, new), encoding="utf-8")
-
-
-def _normal(line: str) -> str:
-    """A line of output without what differs from machine to machine: widths, rulers, seconds."""
-    return re.sub(r"\d+\.\d+s\b", "0s", " ".join(line.strip(" =_-").split()))
-
-
-def assert_shows(shown: str, output: str) -> None:
-    """Every line of ``shown`` stands in the output, in this order and together; ``[...]`` stands for any lines."""
-    lines = [_normal(line) for line in output.splitlines()]
-    at = 0
-    for part in re.split(r"^\[\.\.\.\]\n", shown, flags=re.M):
-        wanted = [_normal(line) for line in part.splitlines()]
-        found = (i for i in range(at, len(lines) - len(wanted) + 1) if lines[i : i + len(wanted)] == wanted)
-        start = next(found, None)
-        assert start is not None, f"not in the output:\n{part}\nThe output is:\n{output}"
-        at = start + len(wanted)
-    assert shown.strip(), f"the page shows nothing. The output is:\n{output}"
-
-
 def test_every_block_is_taken() -> None:
     """Each fenced block has a name that a test takes, and no command hides in running text."""
-    names = [name for name, _ in _blocks()]
-    taken = [name for blocks in TAKEN.values() for name in blocks]
-    assert sorted(names) == sorted(taken)
+    names = [name for name, _ in blocks()]
+    taken = [name for some in TAKEN.values() for name in some]
+    of_engines = [f"{prefix}-{name}" for prefix, page in test_pages.PAGES.items() for name in page.blocks]
+    assert sorted(names) == sorted(taken + of_engines)
     text = "".join(PAGES.values())
     assert text.count("```") == 2 * len(names), "a fence is not closed, or stands inside another"
     assert not [test for test in TAKEN if test not in globals()]
@@ -445,14 +378,6 @@ def test_meaning_that_changed_under_one_number(tmp_path: Path) -> None:
     run = _run("python drift.py", tmp_path)
     assert run.returncode == 1
     assert "ReplayDivergence" in run.stderr
-
-
-def _printed(name: str, folder: Path) -> str:
-    """What a script of a page prints, files named from its folder."""
-    _write(name, folder)
-    run = _run(f"python {BLOCKS[name].text.partition(chr(10))[0].removeprefix('# ')}", folder)
-    assert run.returncode == 0, run.stderr
-    return run.stdout.replace(f"{folder}{os.sep}", "")
 
 
 @pytest.mark.skipif(
