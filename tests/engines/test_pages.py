@@ -29,7 +29,7 @@ class Page:
     """A page: its file, extra, package and the attribute of ``desk.py`` that is the flow; ``more`` blocks than common.
 
     ``broken`` is the change that it shows; ``changes`` are those of its table, by the first cell; ``strangers`` makes
-    two flows that do not know the run.
+    two flows that do not know the run; ``flow_id`` is what the flow calls itself.
     """
 
     file: str
@@ -40,6 +40,7 @@ class Page:
     changes: dict[str, Edits]
     strangers: str
     more: tuple[str, ...] = ()
+    flow_id: str = "desk"
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -47,6 +48,7 @@ class Page:
         return COMMON + self.more
 
 
+QUESTION = 'interrupt({"refund": state["order"], "cents": state["cents"]})'
 RENAMED: Edits = (("cents: int", "amount: int = 0"), ("{cents}", "{amount}"))
 LIMIT = """import pydantic, typing
 def at_most_2500(cents):
@@ -102,18 +104,78 @@ PAGES = {
         },
         'from pydantic_ai import Agent\nflows = {name: Agent(name=name) for name in ("one", "two")}\n',
     ),
+    "langgraph": Page(
+        "docs/langgraph.md",
+        "langgraph",
+        "langgraph",
+        "graph",
+        (("def ask(", "def ask_human("), ("(assess, ask, pay)", "(assess, ask_human, pay)"), ('"ask"', '"ask_human"')),
+        {
+            "the node `ask_human` instead of `ask`": (
+                ("def ask(", "def ask_human("),
+                ("(assess, ask, pay)", "(assess, ask_human, pay)"),
+                ('"ask"', '"ask_human"'),
+            ),
+            "`True` instead of the interrupt": ((QUESTION, "True"),),
+            "another `interrupt()` before the one that is open": (
+                ('    return {"approved"', '    interrupt("sure?")\n    return {"approved"'),
+            ),
+            "the key `amount` instead of `cents`": (
+                ("cents: int", "amount: int"),
+                ('{"cents"', '{"amount"'),
+                ('state["cents"]', 'state["amount"]'),
+                ("state['cents']", "state['amount']"),
+            ),
+            "`cents: str`": (("cents: int", "cents: str"),),
+            "`notes: list[str]` without its reducer": (("Annotated[list[str], operator.add]", "list[str]"),),
+            "other words in the question": (('{"refund": state', '{"pay back": state'),),
+            "a node that asks before `ask`": (
+                (
+                    'builder.add_edge("assess", "ask")',
+                    'builder.add_node("gate", lambda state: {"approved": interrupt("gate?")})\n'
+                    'builder.add_edge("assess", "gate")\nbuilder.add_edge("gate", "ask")',
+                ),
+            ),
+            "another name for `assess`, which is done": (
+                ("def assess", "def inspect"),
+                ("(assess, ", "(inspect, "),
+                ('"assess"', '"inspect"'),
+            ),
+            "another name for `pay`, which comes later": (
+                ("def pay", "def pay_out"),
+                (", pay)", ", pay_out)"),
+                ('"pay"', '"pay_out"'),
+            ),
+            "a new key, a new node after `ask`": (
+                ("    cents: int", "    cents: int\n    memo: str"),
+                (
+                    'builder.add_edge("ask", "pay")',
+                    'builder.add_node("note", lambda state: {"memo": "x"})\n'
+                    'builder.add_edge("ask", "note")\nbuilder.add_edge("note", "pay")',
+                ),
+            ),
+            '`if not state["approved"]` in `pay`': (('if state["approved"]', 'if not state["approved"]'),),
+        },
+        "from langgraph.graph import START, StateGraph\n"
+        "def flow(name): return StateGraph(dict).add_node(name, lambda s: s).add_edge(START, name).compile()\n"
+        "flows = {name: flow(name) for name in ('one', 'two')}\n",
+        ("postgres",),
+        "LangGraph",
+    ),
 }
 """The pages, by the prefix of their blocks."""
 
 ASK = """
-import importlib, json, sys
+import importlib, json, sys, tomllib
 from pytest_loom import simulate_deploy
 
+with open("pyproject.toml", "rb") as file:
+    (logs,) = tomllib.load(file)["tool"]["pytest"]["ini_options"]["loom_logs"]
 said = {}
-for name in sys.argv[2:]:
+for name in sys.argv[3:]:
     flow = getattr(importlib.import_module(name), sys.argv[1])
     for contract in (None, "loom-contracts"):
-        found = simulate_deploy("runs/*", {"desk": flow}, contract=contract).findings
+        found = simulate_deploy(logs, {sys.argv[2]: flow}, contract=contract).findings
         told = {one.code: one.severity for one in found if one.code != "suspended-carryover"}
         said.setdefault(name, []).append(told)
 print(json.dumps(said))
@@ -185,7 +247,7 @@ def test_table_of_what_is_told(project: Path, prefix: str) -> None:
         shutil.copy(project / "desk.py", project / f"{name}.py")
         edit(project / f"{name}.py", page.changes[cell])
     (project / "ask.py").write_text(ASK)
-    asked = run(shlex.join(["python", "ask.py", page.attribute, *names]), project)
+    asked = run(shlex.join(["python", "ask.py", page.attribute, page.flow_id, *names]), project)
     assert asked.returncode == 0, asked.stderr
     for name, (alone, beside_contract) in json.loads(asked.stdout).items():
         told = rows[names[name]]
@@ -206,7 +268,7 @@ def test_which_flow_a_run_belongs_to(project: Path, prefix: str) -> None:
     _, _, report = simulated(project, prefix, "-o", "loom_flows=strangers:flows")
     assert "flow-ambiguous" in {found["code"] for found in report["findings"]}
     text = " ".join(TEXTS[PAGES[prefix].file].split())
-    said = re.search(r"`(runs/\S+ = [\w:]+)`", text)
+    said = re.search(r"`(\S+ = desk:\w+)`", text)
     assert said is not None
     status, output, report = simulated(project, prefix, "-o", f"loom_flows={said[1]}")
     assert (status, {found["code"] for found in report["findings"]}) == (0, {"suspended-carryover"}), output
@@ -236,13 +298,12 @@ def test_replay_of_agents(tmp_path: Path) -> None:
     assert_shows(BLOCKS["agents-divergence"].text, done.stdout)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("pydantic_ai") is None, reason="needs pip install pytest-loom[pydantic-ai]"
-)
-def test_runs_without_a_name_can_be_given_one(tmp_path: Path) -> None:
-    """The key ``unknown`` of a mapping takes the histories of Pydantic AI, as the page says."""
-    made("pydantic-ai", tmp_path)
-    said = PAGES["pydantic-ai"].strangers + 'from desk import desk\nflows["unknown"] = desk\n'
-    (tmp_path / "flows.py").write_text(said)
-    status, output, report = simulated(tmp_path, "pydantic-ai", "-o", "loom_flows=flows:flows")
+def test_runs_without_a_name_can_be_given_one(project: Path, prefix: str) -> None:
+    """The key ``unknown`` of a mapping takes the runs that name no flow, where the page says so."""
+    page = PAGES[prefix]
+    if "`unknown`" not in TEXTS[page.file]:
+        return
+    said = f'{page.strangers}from desk import {page.attribute} as mine\nflows["unknown"] = mine\n'
+    (project / "flows.py").write_text(said)
+    status, output, report = simulated(project, prefix, "-o", "loom_flows=flows:flows")
     assert (status, {found["code"] for found in report["findings"]}) == (0, {"suspended-carryover"}), output

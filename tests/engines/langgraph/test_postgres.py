@@ -20,6 +20,7 @@ import pytest
 from pytest_loom import simulate_deploy
 from pytest_loom.errors import LogError
 from pytest_loom.sources import load_logs
+from tests import pages
 from tests.engines.langgraph.changes import APPS, HEAD
 from tests.engines.langgraph.conftest import Bench, needs_langgraph
 
@@ -140,3 +141,33 @@ def test_reading_writes_nothing(store: str) -> None:
 
     with postgres._connected(psycopg, store) as (connection, _), pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         connection.execute("DELETE FROM checkpoints")
+
+
+def test_the_command_of_the_page(server: str, tmp_path: Path) -> None:
+    """The page's graph waits in a server; its command reads it by the address, whose password nothing shows."""
+    import psycopg
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE page")
+    address = server.replace("/postgres", "/page")
+    for name in ("langgraph-application", "langgraph-settings"):
+        pages.write(name, tmp_path)
+    desk = tmp_path / "desk.py"
+    made: dict[str, Any] = {}
+    exec(compile(desk.read_text(), "desk.py", "exec", dont_inherit=True), made)
+    with PostgresSaver.from_conn_string(address) as saver:
+        saver.setup()
+        graph = made["builder"].compile(checkpointer=saver)
+        graph.invoke({"order": "A-17"}, {"configurable": {"thread_id": "ticket-17"}})
+    command = pages.line("langgraph-postgres").replace("$DATABASE_URL", address)
+    done = pages.run(command, tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "1 of them unfinished" in done.stdout
+    assert "s3cret" not in done.stdout
+    for old, new in (("def ask(", "def human("), ("(assess, ask, pay)", "(assess, human, pay)"), ('"ask"', '"human"')):
+        pages.change(desk, old, new)
+    done = pages.run(command, tmp_path)
+    assert done.returncode == 1
+    assert "frontier-missing" in done.stdout
+    assert "s3cret" not in done.stdout
