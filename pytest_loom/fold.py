@@ -403,10 +403,11 @@ def _execution_resumed(fold: _Fold, event: Event) -> None:
     waits = list(fold.waits.values())
     if event.branch is not None:
         waits = [wait for wait in waits if wait.branch == event.branch] or waits
-    answered = _answered_wait(waits, _eagerly(read_resumed, event))
+    payload = _eagerly(read_resumed, event)
+    answered = _answered_wait(waits, payload)
     if answered is not None:
         del fold.waits[_wait_key(answered)]
-        fold.state.answered = (answered, event.sequence)
+        fold.state.answered = None if payload.event_type == "TIMEOUT" else (answered, event.sequence)
     fold.interrupt()
     fold.ended = None
 

@@ -171,7 +171,7 @@ class ExecutionState:
     """What one log says happened.
 
     ``suspensions`` are the open waits, ``waits`` all there ever were, answered ones too; ``answered`` is the wait that
-    was answered last, with the sequence of the answer. ``variables`` holds
+    was answered last, with the sequence of the answer (None after a timeout, which is no answer). ``variables`` holds
     ``_input``, ``_output``, ``_error``, ``_migrations`` and the like.
     """
 

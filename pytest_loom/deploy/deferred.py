@@ -80,7 +80,7 @@ def arguments_fit(log: Log, contract: Contract, yesterday: Contract | None) -> I
         )
 
 
-NOT_CARRIED_OUT = "The model would be told that the call does not validate, and the run would finish without it."
+NOT_CARRIED_OUT = "The model would be told so, and the run would finish without the call."
 
 
 def argument_problems(

@@ -37,7 +37,8 @@ class PendingCall:
     ``tool`` is the tool as it was then, as far as the log says; ``wait`` the wait that it belongs to, None for a call
     that was under way when the run was cut off. ``standing``: an "always approve", which holds for calls to come.
     ``approval``: somebody agrees to it, or did: then no migration may make another call of it. ``args`` is MISSING
-    where the log has none; ``unread`` are parts of what was shown that cannot be read.
+    where the log has none; ``unread`` are parts of what was shown that cannot be read; ``asked_at`` is the event of the
+    wait in which somebody was asked about it.
     """
 
     name: str
@@ -49,6 +50,7 @@ class PendingCall:
     standing: bool = False
     approval: bool = True
     unread: tuple[str, ...] = ()
+    asked_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,10 @@ def pending_calls(state: ExecutionState) -> Iterator[PendingCall]:
                 yield _pending(item, call, wait)
     yield from _agreed(state)
     for key, call in asked.items():
-        facts = call.request_event.payload
         if _is_standing(call.approval):
-            yield _call(call, facts, standing=True)
+            yield _call(call, state, standing=True)
         if call.status == "requested" and key not in waiting:
-            yield _call(call, facts)
+            yield _call(call, state)
 
 
 def _agreed(state: ExecutionState) -> Iterator[PendingCall]:
@@ -125,12 +126,12 @@ def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract |
         if call.unread:
             text = f"{f'tool {name}' if name else 'a call'} {what}, and what was shown of it cannot be read:"
             text += f" {', '.join(call.unread)}. What an answer would agree to is not known."
-            yield Hazard("approval-stale", "breaking", call.name, text, call.sequence, _again(call.wait))
+            yield Hazard("approval-stale", "breaking", call.name, text, call.sequence, _ask_again(call))
             continue
         if today is None:
             then = "an approval would run nothing, or something else"
             text = f"tool {name} {what}, and today's {printable(contract.workflow_id)} has no such tool: {then}."
-            yield Hazard("tool-missing", "breaking", call.name, text, call.sequence, _again(call.wait))
+            yield Hazard("tool-missing", "breaking", call.name, text, call.sequence, _ask_again(call))
             continue
         if call.standing:
             yield from _stale(call, f"tool {name} {what}", standing_problems(shown, today))
@@ -219,7 +220,7 @@ def _changed(was: Suspension, now: Suspension) -> Iterator[Hazard]:
                 f"{short(now.pending, 100)}: an answer to the one would be taken for an answer to the other."
             )
             severity: Literal["breaking", "warning"] = "warning" if all(map(_is_wording, found)) else "breaking"
-            yield Hazard("answer-misrouted", severity, was.events[0], text, was.sequence, _again(was))
+            yield Hazard("answer-misrouted", severity, was.events[0], text, was.sequence, _again(was.sequence))
         return
     shown, today = _without_common(shown, today)
     for item, other in zip_longest(shown, today, fillvalue=_NOTHING):
@@ -227,7 +228,7 @@ def _changed(was: Suspension, now: Suspension) -> Iterator[Hazard]:
             then, asks = _called(item), _called(other)
             text = f"{gate} was asked for {then}, and today's code asks for {asks} there instead."
             name = str(item.get("name", other.get("name")))
-            yield Hazard("approval-stale", "breaking", name, text, was.sequence, _again(was))
+            yield Hazard("approval-stale", "breaking", name, text, was.sequence, _again(was.sequence))
             continue
         yield from _asked_otherwise(gate, str(item.get("name")), item, other, was)
 
@@ -279,7 +280,7 @@ def _asked_otherwise(
             f"{gate} was asked for {printable(name)}, and today's code asks it with other arguments:"
             f" {'; '.join(lines)}{more}. Nobody was shown that call."
         )
-        yield Hazard("tool-args", "warning" if added else "breaking", name, text, was.sequence, _again(was))
+        yield Hazard("tool-args", "warning" if added else "breaking", name, text, was.sequence, _again(was.sequence))
     key, today = item.get("idempotencyKey"), other.get("idempotencyKey")
     if key is not None and today is not None and key != today:
         text = (
@@ -298,12 +299,23 @@ def without_tool(pending: Any) -> Any:
     return pending
 
 
-def _again(wait: Suspension | None) -> str:
-    """How somebody is asked again: by the code of today, from just before the wait on."""
-    at = wait.sequence - 1 if wait is not None else "…"
+def _again(wait: int) -> str:
+    """How somebody is asked again: by the code of today, from just before the wait on, which is event ``wait``."""
     return (
         "Ask again, with the call as it is today, in a fork of the run, and close the old question:\n"
-        f"  asked = resume(fork(log, {at}), flow)"
+        f"  asked = resume(fork(log, {wait - 1}), flow)"
+    )
+
+
+def _ask_again(call: PendingCall) -> str:
+    """The same for a call; one that nobody was asked about is let go, and made again as today's code does."""
+    if call.standing:
+        return "Withdraw the standing approval, so that somebody is asked before the tool runs again."
+    if call.asked_at is not None:
+        return _again(call.asked_at)
+    return (
+        "Find out whether it was carried out, and make it again in a fork, as it is today, if it was not:\n"
+        f"  resume(fork(log, {call.sequence - 1}), flow)"
     )
 
 
@@ -321,13 +333,16 @@ def _pending(item: Mapping[str, Any], call: Call | None, wait: Suspension) -> Pe
     asked = wait.kind in _ASKED or bool(facts.get("approval"))
     name, key = facts.get("name"), _text(facts.get("idempotencyKey"))
     unread = _unread(facts) if isinstance(name, str) else ("name", *_unread(facts))
-    return PendingCall(_text(name) or "", args, _tool(facts), wait, wait.sequence, key, approval=asked, unread=unread)
+    at = wait.sequence
+    return PendingCall(_text(name) or "", args, _tool(facts), wait, at, key, approval=asked, unread=unread, asked_at=at)
 
 
-def _call(call: Call, facts: Mapping[str, Any], *, standing: bool = False) -> PendingCall:
-    key = _text(facts.get("idempotencyKey"))
-    sequence, agreed = call.request_event.sequence, bool(call.approval)
-    return PendingCall(call.name, call.args, _tool(facts), None, sequence, key, standing, agreed, _unread(facts))
+def _call(call: Call, state: ExecutionState, *, standing: bool = False) -> PendingCall:
+    facts, sequence, agreed = call.request_event.payload, call.request_event.sequence, bool(call.approval)
+    before = [wait.sequence for wait in state.waits if wait.sequence < sequence]
+    asked_at = before[-1] if before and agreed and not standing else None
+    key, unread = _text(facts.get("idempotencyKey")), _unread(facts)
+    return PendingCall(call.name, call.args, _tool(facts), None, sequence, key, standing, agreed, unread, asked_at)
 
 
 def _unread(facts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -380,7 +395,7 @@ def _stale(call: PendingCall, what: str, problems: list[Problem]) -> Iterator[Ha
         then = "It is not the call that was shown." if call.approval else "It would be another call."
         then = then if severity == "breaking" else "Nobody was shown that."
         text = f"{what}, and today: {'; '.join(details[:_LISTED])}{more}. {then}"
-        yield Hazard(code, severity, call.name, text, call.sequence, _again(call.wait))
+        yield Hazard(code, severity, call.name, text, call.sequence, _ask_again(call))
 
 
 def _is_standing(approval: Any) -> bool:

@@ -85,3 +85,38 @@ def test_an_approved_call_that_was_cut_off_is_never_migrated() -> None:
         migration("tool:pay", from_version=1)(lambda args: {"cents": args["amount"]})
         decision = check_resume(pending(None, approval=True), today())
     assert decision.verdict == "reapprove"
+
+
+def answered(event: str) -> Log:
+    """A run that was cut off right after the wait for an approval of ``pay`` was over."""
+    builder = LogBuilder("r1", "shop")
+    builder.add("EXECUTION_STARTED", {}, timestamp=0)
+    call = {"name": "pay", "args": {"amount": 4999}, "toolSchema": OLD, "toolSchemaVersion": 1}
+    builder.add("EXECUTION_SUSPENDED", {"on": "Go", "kind": "approval", "timeoutMs": 5, "pending": call}, timestamp=1)
+    builder.add("EXECUTION_RESUMED", {"eventType": event, "payload": {"on": "Go"}}, timestamp=2)
+    return builder.log()
+
+
+def test_a_timeout_is_nobodys_agreement() -> None:
+    """An approval that came right before the crash is asked again; one whose time ran out was never given."""
+    assert check_resume(answered("Go"), today()).verdict == "reapprove"
+    assert check_resume(answered("TIMEOUT"), today()).verdict == "resume"
+
+
+def test_the_way_out_names_the_point_to_fork_from() -> None:
+    """A call that was agreed to is asked again from before its question; one of nobody's is made again from before it."""
+    builder = LogBuilder("r1", "shop")
+    builder.add("EXECUTION_STARTED", {}, timestamp=0)
+    builder.add("EXECUTION_SUSPENDED", {"on": "Go", "kind": "approval"}, timestamp=1)
+    builder.add("EXECUTION_RESUMED", {"eventType": "Go"}, timestamp=2)
+    call = {"callId": "c1", "name": "pay", "args": {"amount": 4999}, "toolSchema": OLD, "approval": True}
+    builder.add("TOOL_REQUESTED", call, timestamp=3)
+    assert "fork(log, 1)" in check_resume(builder.log(), today()).next_step
+    with isolated_migrations():
+        migration("tool:pay", from_version=1)(lambda args: {"cents": "many"})
+        assert "fork(log, 1)" in check_resume(pending(None), today()).next_step
+
+
+def test_a_standing_approval_is_withdrawn() -> None:
+    """There is no question to ask again from: the grant itself has to go."""
+    assert "Withdraw the standing approval" in check_resume(pending(None, approval="always"), today()).next_step
