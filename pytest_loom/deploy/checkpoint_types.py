@@ -24,6 +24,7 @@ from pytest_loom.deploy.checkpoint import applies, frontier_of, items
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import FlowError, printable
 from pytest_loom.log.event import Log
+from pytest_loom.sources.langgraph.calls import typed_values
 
 _KEYS = {"$type", "$via", "$value"}
 _UNTOLD = object()
@@ -35,7 +36,7 @@ def class_drift(log: Log, contract: Contract, yesterday: Contract | None) -> Ite
         return
     said: set[str] = set()
     for key, value in _saved(log, contract):
-        for item in _typed(value):
+        for item in typed_values(value):
             name = item["$type"]
             if name in said:
                 continue
@@ -67,19 +68,6 @@ def _saved(log: Log, contract: Contract) -> Iterator[tuple[str, Any]]:
                 yield key, value
     for send in items(frontier_of(log), "sends"):
         yield str(send.get("node")), send.get("arg")
-
-
-def _typed(value: Any) -> Iterator[dict[str, Any]]:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict) and item.keys() == _KEYS and isinstance(item["$type"], str):
-            yield item
-            waiting.append(item["$value"])
-        elif isinstance(item, dict):
-            waiting += item.values()
-        elif isinstance(item, list):
-            waiting += item
 
 
 def _problem(name: str, via: Any, value: Any) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import uuid as _uuid
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from pytest_loom.flow.asking import ContextBase
@@ -25,16 +24,10 @@ from pytest_loom.flow.quick import SLOWLY, quickly
 from pytest_loom.flow.run import Run
 from pytest_loom.flow.streams import AsyncStream, SyncStream
 from pytest_loom.flow.turns import Parked
-from pytest_loom.flow.values import codec_for
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-_UUID = codec_for(_uuid.UUID, "ctx.uuid()")
-_NOW = codec_for(datetime, "ctx.now()")
-_RANDOM = codec_for(float, "ctx.random()")
-_SUSPENSION_KINDS = ("approval", "question", "timer", "event", "breakpoint", "crash")
 
 
 class Context(ContextBase):

@@ -329,6 +329,21 @@ def place_problem(branch: str | None, namespace: str | None) -> str:
     return ""
 
 
+def too_deep(value: object, limit: int) -> bool:
+    """Whether containers nest deeper than ``limit``. Looks level by level, so depth itself cannot hurt."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
 def check_depth(raw: msgspec.Raw, event: Event) -> None:
     """Raise LogError where a JSON text out of ``event`` is nested too deeply; decoders differ in what they bear."""
     text = bytes(raw)

@@ -104,7 +104,7 @@ def test_a_timeout_is_nobodys_agreement() -> None:
 
 
 def test_the_way_out_names_the_point_to_fork_from() -> None:
-    """A call that was agreed to is asked again from before its question; one of nobody's is made again from before it."""
+    """A call that was agreed to is asked again from before its question; another is made again from before itself."""
     builder = LogBuilder("r1", "shop")
     builder.add("EXECUTION_STARTED", {}, timestamp=0)
     builder.add("EXECUTION_SUSPENDED", {"on": "Go", "kind": "approval"}, timestamp=1)

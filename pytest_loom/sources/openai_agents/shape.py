@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from pytest_loom.log.event import too_deep
+
 MAX_DEPTH = 200
 """How deep a document may nest; what it holds is nested further in the log's payloads."""
 
@@ -23,24 +25,9 @@ def document(data: bytes) -> Any:
         raise Malformed(f"it nests deeper than {MAX_DEPTH} levels") from None
     except ValueError as problem:
         raise Malformed(f"it is not JSON ({problem})") from None
-    if too_deep(found):
+    if too_deep(found, MAX_DEPTH):
         raise Malformed(f"it nests deeper than {MAX_DEPTH} levels")
     return found
-
-
-def too_deep(value: object, limit: int = MAX_DEPTH) -> bool:
-    """Whether containers nest deeper than ``limit``. Looks level by level, so depth itself cannot hurt."""
-    level = [value]
-    for _ in range(limit + 1):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def table(value: Any, where: str) -> dict[str, Any]:
@@ -80,4 +67,4 @@ def arguments(value: Any) -> Any:
         json.dumps(found, allow_nan=False)
     except (ValueError, RecursionError):
         return value
-    return value if too_deep(found) else found
+    return value if too_deep(found, MAX_DEPTH) else found

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from pytest_loom.errors import LogError, printable
+from pytest_loom.log.event import too_deep
 from pytest_loom.log.read import paused_gc
 from pytest_loom.sources.temporal.enums import EVENT_TYPE, enum_name
-from pytest_loom.sources.temporal.payloads import MAX_DEPTH, too_deep
+from pytest_loom.sources.temporal.payloads import MAX_DEPTH
 from pytest_loom.sources.temporal.protojson import Fields, Malformed, camel, kind_of
 
 STARTED = "WorkflowExecutionStarted"
@@ -99,7 +100,7 @@ def _document(data: bytes) -> Any:
         raise Malformed(f"it nests deeper than {MAX_DEPTH} levels") from None
     except ValueError as problem:
         raise Malformed(f"it is not JSON ({problem})") from None
-    if too_deep(document):
+    if too_deep(document, MAX_DEPTH):
         raise Malformed(f"it nests deeper than {MAX_DEPTH} levels")
     return document
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from pytest_loom.log.event import too_deep
 from pytest_loom.sources.temporal.enums import generic_name
 from pytest_loom.sources.temporal.protojson import Fields, Malformed, camel, kind_of
 
@@ -28,21 +29,6 @@ _PAYLOAD_KEYS = frozenset({"metadata", "data", "externalPayloads", "external_pay
 _PAYLOADS_MESSAGE = "temporal.api.common.v1.Payloads"
 
 _decode_json = msgspec.json.Decoder().decode
-
-
-def too_deep(value: object, limit: int = MAX_DEPTH) -> bool:
-    """Whether containers nest deeper than ``limit``. Looks level by level, so depth itself cannot hurt."""
-    level = [value]
-    for _ in range(limit + 1):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def payload(value: Any) -> Any:
@@ -81,7 +67,7 @@ def _json(raw: bytes, otherwise: Any) -> Any:
         value = _decode_json(raw)
     except (ValueError, RecursionError):  # NaN, lone surrogates: JSON of a kind that is no JSON
         return otherwise
-    return otherwise if too_deep(value) else value
+    return otherwise if too_deep(value, MAX_DEPTH) else value
 
 
 def _opaque(encoding: str, metadata: dict[str, Any], data: Any, message: dict[str, Any]) -> dict[str, Any]:
