@@ -15,13 +15,16 @@ from pytest_loom.errors import Unsupported
 from pytest_loom.flow import guard
 from pytest_loom.log.event import Log
 
-_REPLAYERS = {"openai-agents": "pytest_loom.sources.openai_agents.replay"}
-"""By the name of a log's source: our module with ``replayed_run(log, flow) -> Log``."""
+_REPLAYERS = {
+    "openai-agents": ("pytest_loom.sources.openai_agents.replay", "as_tool"),
+    "pydantic_ai": ("pytest_loom.sources.pydantic_ai.replay", "override"),
+}
+"""By the name of a log's source: our module with ``replayed_run(log, flow) -> Log``, and what its agents have."""
 
 
 def replays(log: Log, flow: Any) -> bool:
     """Whether the run is another engine's that can be replayed on ``flow``."""
-    return log.source in _REPLAYERS and hasattr(type(flow), "as_tool")
+    return log.source in _REPLAYERS and hasattr(type(flow), _REPLAYERS[log.source][1])
 
 
 def replay_saved(
@@ -39,13 +42,15 @@ def replay_saved(
     """
     if on_divergence != "raise":
         raise Unsupported("a saved run of another engine is replayed up to the first divergence only", path=log.path)
-    run = importlib.import_module(_REPLAYERS[log.source]).replayed_run
+    run = importlib.import_module(_REPLAYERS[log.source][0]).replayed_run
 
     def closed() -> Log:
         with guard.closed(allow=allow, writable=map(Path, writable)) as seen:
-            found: Log = run(log, flow)
-        if seen.calls:
-            raise seen.calls[0]
+            try:
+                found: Log = run(log, flow)
+            finally:
+                if seen.calls:  # whatever the engine made of it
+                    raise seen.calls[0].with_traceback(None) from None
         return found
 
     try:
