@@ -89,9 +89,14 @@ class _Replay:
     async def once(self, prompt: Any, history: Any, results: Any) -> Any:
         """One run of the agent: to its end, or to where calls wait."""
         self.approving = results is not None
-        with self.agent.override(model=self.model()):
+        model = self.model()
+        with self.agent.override(model=model):  # 1.x wants one of the run as well where the agent has none
             return await self.agent.run(
-                prompt, message_history=history, deferred_tool_results=results, capabilities=[self.capability()]
+                prompt,
+                model=model,
+                message_history=history,
+                deferred_tool_results=results,
+                capabilities=[self.capability()],
             )
 
     def decisions(self, turn: Turn, waiting: Any) -> Any:
@@ -148,7 +153,7 @@ class _Replay:
             def request_stream(self, *args: Any, **kwargs: Any) -> Any:
                 """Not to be had: a history is run on without a stream."""
                 raise replay.noted(
-                    Unsupported("an agent with an event_stream_handler cannot be replayed", path=replay.log.path)
+                    Unsupported("an agent that streams its events cannot be replayed", path=replay.log.path)
                 )
 
         return Recorded(lambda messages, info: None)
@@ -196,7 +201,7 @@ class _Replay:
         """What the tool gave back then, or raised for the model to see."""
         turn = self.turns[self.said - 1]
         call = turn.call(given)
-        shown = printable(name)
+        shown = printable(call.name if call else name)
         if call is None or call.outcome == "open" or (call.waited and not self.approving):
             then = "waited with it" if call is not None and call.waited else "did not"
             raise self.noted(self.diverged(f"today's agent runs {shown}; the recorded run {then}", call))
@@ -214,11 +219,8 @@ class _Replay:
 
     def beside(self, turn: Turn, call: Call) -> list[Any]:
         """What a tool said to the model beside its return: it stands in the next request as a prompt."""
-        if self.said == len(self.turns):
-            prompts = turn.prompts_after
-        else:
-            prompts = self.turns[self.said].prompts
-        if any(other.final for other in turn.calls):
+        prompts = turn.prompts_after if self.said == len(self.turns) else self.turns[self.said].prompts
+        if any(other.final or other.waited for other in turn.calls):
             return []  # the run ended: the next prompt was a user's
         number = [other for other in turn.calls if other.outcome == "success"].index(call)
         return prompts[number : number + 1]
@@ -241,16 +243,18 @@ class _Replay:
             refused = part.part_kind == "retry-prompt" or getattr(part, "outcome", "success") in ("retried", "failed")
             if refused and call.outcome not in ("retried", "failed"):
                 said = "waits" if call.outcome == "open" else "was carried out"
-                what = f"{printable(call.name)} {said}; today's agent refuses it: {printable(_reason(part.content), 300)}"
+                what = (
+                    f"{printable(call.name)} {said}; today's agent refuses it: {printable(_reason(part.content), 300)}"
+                )
                 raise self.noted(self.diverged(what, call))
 
     def left_over(self) -> ReplayDivergence:
         """Today's agent ends before the record does."""
-        left = len(self.turns) - self.said
+        count, left = len(self.turns), len(self.turns) - self.said
         names = [call.name for turn in self.turns[self.said :] for call in turn.calls]
         wanted = f", which called {printable(', '.join(names), 200)}" if names else ""
         return self.diverged(
-            f"today's agent ends after {self.said} of {len(self.turns)} recorded answers of its model: {left} left{wanted}"
+            f"today's agent ends after {self.said} of {count} recorded answers of its model: {left} left{wanted}"
         )
 
     def stopped(self, problem: Exception) -> None:
@@ -304,6 +308,8 @@ def _reason(content: Any) -> str:
     if not isinstance(content, list):
         return str(content)
     found = [
-        f"{'.'.join(map(str, item.get('loc', ())))}: {item.get('msg', '')}" for item in content if isinstance(item, dict)
+        f"{'.'.join(map(str, item.get('loc', ())))}: {item.get('msg', '')}"
+        for item in content
+        if isinstance(item, dict)
     ]
     return "; ".join(found)
