@@ -25,6 +25,7 @@ def replayed_run(log: Log, agent: Any) -> Log:
     unlike then, and where the model is asked more or less often; Unsupported where a history does not hold what is
     needed, and where the installed Pydantic AI cannot be answered in place of a model.
     """
+    _check_version(log)
     replay = _Replay(log, agent)
     try:
         asyncio.run(replay.run())
@@ -67,12 +68,15 @@ class _Replay:
         history: Any = None
         results: Any = None
         while True:
+            before = self.said
             try:
                 result = await self.once(prompt, history, results)
             except _Enough:
                 return
             if self.asked:
                 return
+            if self.said == before:  # or it would go round for ever
+                raise self.stuck(result.output)
             history = result.all_messages()
             turn = self.turns[self.said - 1]
             self.settle(turn, history)
@@ -248,6 +252,13 @@ class _Replay:
                 )
                 raise self.noted(self.diverged(what, call))
 
+    def stuck(self, output: Any) -> ReplayDivergence:
+        """Today's agent comes back without having asked its model."""
+        waiting = [*getattr(output, "approvals", ()), *getattr(output, "calls", ())]
+        names = printable(", ".join(part.tool_name for part in waiting), 200)
+        what = f"lets {names} wait again" if waiting else "ends"
+        return self.diverged(f"today's agent {what} where the recorded run went on to its model")
+
     def left_over(self) -> ReplayDivergence:
         """Today's agent ends before the record does."""
         count, left = len(self.turns), len(self.turns) - self.said
@@ -301,6 +312,21 @@ class _Replay:
             raise Unsupported("several prompts in one request cannot be replayed", path=self.log.path)
         part = {"part_kind": "user-prompt", "content": prompts[0]}
         return self.revived({"kind": "request", "parts": [part]}).parts[0].content
+
+
+def _check_version(log: Log) -> None:
+    """Raises Unsupported where the installed Pydantic AI has nothing to put in place of the tools' bodies."""
+    try:
+        found: Any = importlib.import_module("pydantic_ai.capabilities")
+    except ImportError:
+        found = None
+    if not hasattr(getattr(found, "AbstractCapability", None), "get_wrapper_toolset"):
+        raise Unsupported(
+            "the installed Pydantic AI is too old to replay a history: it has no capabilities that wrap toolsets",
+            path=log.path,
+            execution_id=log.execution_id,
+            hint="Use a later 1.x, or 2.x.",
+        )
 
 
 def _reason(content: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,28 @@ def test_a_run_that_waits(requests: bool, tmp_path: Path) -> None:
 def test_a_run_that_was_decided(approval: bool, tmp_path: Path) -> None:
     """It is gone on from with what was decided then, a yes or a no, up to its end."""
     assert same(decided(approval, tmp_path), agent()).state.status == "completed"
+
+
+def test_a_decision_that_is_no_longer_asked_for(tmp_path: Path) -> None:
+    """A call that was approved then and would run unasked today is a divergence."""
+    with pytest.raises(ReplayDivergence, match="runs pay; the recorded run waited"):
+        replay(decided(True, tmp_path), agent(look, pay))
+    assert EFFECTS == []
+
+
+def test_a_decision_that_is_never_enough(tmp_path: Path) -> None:
+    """A toolset that asks again after each approval does not go round for ever."""
+
+    class Never(pydantic_ai.toolsets.WrapperToolset):  # type: ignore[misc,unused-ignore]
+        """Asks whatever was decided."""
+
+        async def call_tool(self, name: str, *args: Any) -> Any:
+            """Ask."""
+            raise pydantic_ai.ApprovalRequired
+
+    today = agent(look, toolsets=[Never(pydantic_ai.toolsets.FunctionToolset([pay]))])
+    with pytest.raises(ReplayDivergence, match="lets pay wait again"):
+        replay(decided(True, tmp_path), today)
 
 
 def test_a_prompt_beside_a_decision(tmp_path: Path) -> None:
@@ -379,6 +402,13 @@ def test_what_a_history_does_not_hold(messages: Any, tmp_path: Path) -> None:
     """Without a beginning, ids or an answer of the model there is nothing to replay."""
     with pytest.raises(Unsupported):
         replay(kept_as(messages, tmp_path), agent())
+
+
+def test_a_framework_that_is_too_old(waiting: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without capabilities nothing can stand for the tools: that is said before anything runs."""
+    monkeypatch.setitem(sys.modules, "pydantic_ai.capabilities", None)
+    with pytest.raises(Unsupported, match="too old"):
+        replay(waiting, agent())
 
 
 def test_requests_alone(tmp_path: Path) -> None:
