@@ -13,6 +13,9 @@ from pytest_loom.contract.changes import ContractChange, compare_contracts
 from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
 
+_TURNED = frozenset({"wider-number", "default-changed", "format"})
+"""Changes under which all is still read, and may mean another thing."""
+
 
 @dataclass
 class ChangedContract:
@@ -30,7 +33,13 @@ class ChangedContract:
     @property
     def unmoved(self) -> list[str]:
         """The version numbers that should have moved and did not."""
-        return list(dict.fromkeys(change.version for change in self.changes if change.version is not None))
+        return list(dict.fromkeys(str(change.version) for change in self.drifted))
+
+    @property
+    def drifted(self) -> list[ContractChange]:
+        """The changes that a number should have told: what only adds something hurts no run, and needs none."""
+        said = [change for change in self.changes if change.version is not None]
+        return [change for change in said if change.effect != "additive" or change.kind in _TURNED]
 
     def as_dict(self) -> dict[str, Any]:
         """The change as ``report.json`` holds it."""

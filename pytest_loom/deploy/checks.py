@@ -75,7 +75,7 @@ def gate_removed(log: Log, contract: Contract) -> Iterator[Finding]:
             "gate-removed",
             f"waits for {name}, which today's {printable(contract.workflow_id)} does not wait for any more: the answer"
             f" would reach nobody, and the run would never go on.{renamed}",
-            f"Keep the gate {name}, or let the old code finish these runs.",
+            f"Keep the gate {name}, or let the old code finish these runs.{_asked_anew(log, wait)}",
             step=wait.events[0],
         )
 
@@ -138,6 +138,15 @@ BUILT_IN: tuple[Check, ...] = (
 )
 AS_DATA: tuple[Check, ...] = (recorded_input, recorded_outputs, recorded_state)
 """Asked where today's flow is known as data only: code reads recorded values with its own types, in a replay."""
+
+
+def _asked_anew(log: Log, wait: Suspension) -> str:
+    """How a native run comes to today's gate instead."""
+    if log.source != "loom":
+        return ""
+    return f" Or let today's code ask anew:\n  asked = resume(fork(log, {wait.sequence - 1}), flow)"
+
+
 _NO_GATES = ("timer", "crash", "breakpoint")
 
 

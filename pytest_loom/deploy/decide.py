@@ -10,6 +10,7 @@ import inspect
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +37,7 @@ from pytest_loom.log.upcast import current_version, registered
 from pytest_loom.resume.policy import FINE, HIGH, Policy, Verdict, Worker, load_policy
 
 _NOT_ALLOWED = {"resume": "approval-stale", "upcast": "upcast-missing", "migrate": "migration-missing"}
+_IDLE = "policy: the pattern "
 _ABOUT_A_CALL = frozenset({"tool-args", "approval-stale", "tool-missing", "effect-repeated"})
 
 
@@ -169,6 +171,8 @@ class Judge:
         self.today = today
         self.kept = kept
         self.policy = policy
+        self._seen: set[str] = set()
+        self._names: set[str] = set()
         of_all = [(check, _takes_three(check)) for check in (*BUILT_IN, *checks)]
         self._of_code = tuple(of_all)
         self._of_data = (*of_all, *((check, _takes_three(check)) for check in AS_DATA))
@@ -238,6 +242,8 @@ class Judge:
             seen.findings.append(_flow_missing(log))
             return seen
         contract, flow, print_of_today = today
+        self._check_apart(seen, contract, print_of_today)
+        self._check_patterns(contract, print_of_today)
         yesterday = self._yesterday(log)
         if state.in_flight:
             seen.upcasts = _upcasts(log)
@@ -268,6 +274,34 @@ class Judge:
             seen.findings += checkpoint_asked.shadowed(log, flow, contract)
         return seen
 
+    def _check_apart(self, seen: Judged, contract: Contract, print_of_today: str) -> None:
+        """A kept worker whose patterns fit today's code too is none: its runs cannot be told from today's."""
+        worker = seen.worker
+        if worker is None or worker not in self.policy.worker:
+            return
+        ours = {"flowVersion": contract.version, "contractFingerprint": print_of_today}
+        if self.policy.keeps(contract.workflow_id, ours) is not None:
+            seen.worker = None
+            note = (
+                f"policy: the worker {_worker(worker)} fits today's code as well, so its runs cannot be told from"
+                " today's and none is pinned: raise the flow's version, or name the worker's fingerprint"
+            )
+            self.today.notes += [note] if note not in self.today.notes else []
+
+    def _check_patterns(self, contract: Contract, print_of_today: str) -> None:
+        """Say which patterns for tools fit none of a flow's, where they fit none of any flow that was seen."""
+        if print_of_today in self._seen:
+            return
+        self._seen.add(print_of_today)
+        tools = contract.tools or {}
+        self._names |= {*tools, *(f"permission:{one}" for tool in tools.values() for one in tool.permissions or ())}
+        patterns = [(f"risk {risk}", one) for risk, listed in self.policy.risk.items() for one in listed]
+        patterns += [("a rule", rule.tool) for rule in self.policy.rule if rule.tool is not None]
+        self.today.notes = [note for note in self.today.notes if not note.startswith(_IDLE)]
+        for where, pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in self._names):
+                self.today.notes.append(f"{_IDLE}{pattern!r} ({where}) fits no tool and no permission of today's flows")
+
     def _yesterday(self, log: Log) -> Contract | None:
         """The contract that the run was started on, as far as it is kept."""
         if self.kept is None:
@@ -287,7 +321,9 @@ class Judge:
         allowed = self.policy.allowed(log.workflow_id, [(call.name, _permissions(call)) for call in judged.pending])
         if judged.worker is not None and judged.same is not True and "pin" in allowed:
             note = f"It stays on the kept worker {_worker(judged.worker)}."
-            return _decision(log, judged, "pin", [_calmed(found, note, "info") for found in findings])
+            stays = [found for found in findings if found.code != "suspended-carryover"]  # which it does not
+            calmed = [_calmed(found, note, "info", "Nothing: that worker goes on with it.") for found in stays]
+            return _decision(log, judged, "pin", calmed)
         if verdict in allowed:
             if verdict not in FINE:
                 note = f"The policy allows {verdict} for it."
@@ -375,11 +411,11 @@ def _what(log: Log, judged: Judged) -> str:
     return f"{printable(log.workflow_id)}{f' with a pending {chr(44).join(names)}' if names else ''}"
 
 
-def _calmed(found: Finding, note: str, severity: Any) -> Finding:
+def _calmed(found: Finding, note: str, severity: Any, hint: str = "") -> Finding:
     """A breaking finding that does not count, because of ``note``."""
     if found.severity != "breaking":
         return found
-    return replace(found, severity=severity, message=f"{found.message} {note}")
+    return replace(found, severity=severity, message=f"{found.message} {note}", hint=hint or found.hint)
 
 
 def _failed_closed(found: Finding, risky: set[str]) -> Finding:

@@ -18,7 +18,8 @@ from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import LiveCallError, LogError, LoomError, ReplayDivergence, printable
 from pytest_loom.flow.api import rehearse
 from pytest_loom.flow.definition import Flow, Step, closure_of
-from pytest_loom.flow.hazards import hazards
+from pytest_loom.flow.hazards import hazards, lost_input
+from pytest_loom.flow.history import History
 from pytest_loom.flow.inputs import flow_at
 from pytest_loom.log.event import Log
 
@@ -34,6 +35,10 @@ _REFUSED = "A resume of this run on today's code is refused."
 def replayed(log: Log, flow: Any, yesterday: Contract | None = None) -> Iterator[Finding]:
     """What a replay of today's flow against an unfinished run finds. Raises LogError for a log that cannot be read."""
     if not isinstance(flow, Flow) or not log.state.in_flight:
+        return
+    lost = list(lost_input(flow, History(log)))
+    if lost:
+        yield from (from_hazard(log, hazard) for hazard in lost)
         return
     outcome = replay_of(log, flow)
     if isinstance(outcome, Log):

@@ -18,8 +18,6 @@ from pytest_loom.flow.carried import carried
 from pytest_loom.log.event import Log
 
 _LISTED = 4
-_TURNED = frozenset({"wider-number", "default-changed", "format"})
-"""Changes under which all is still read, and may mean another thing; what else is additive hurts no run."""
 _CAPTURE = (
     "Capture contracts with each deploy, and commit them:\n  pytest --loom-deploy-sim --snapshot-update -k deploy-sim"
 )
@@ -56,10 +54,9 @@ def contract_drift(
     name = printable(contract.workflow_id)
     hint = "Raise that number when the contract changes: then it says which runs are on which."
     if changed is not None:
-        said = [change for change in changed.changes if change.version is not None]
-        found = [change for change in said if change.effect != "additive" or change.kind in _TURNED]
+        found = changed.drifted
         if found:
-            numbers = ", ".join(dict.fromkeys(str(change.version) for change in found))
+            numbers = ", ".join(changed.unmoved)
             what = f"the contract of {name} changed and its {numbers} did not: {_listed(found)}"
             yield finding(log, "contract-drift", f"{what}.", hint)
     elif named is not None and version is not None and version == contract.version:

@@ -29,7 +29,7 @@ from pytest_loom.flow.contract import gates_of, manifest
 from pytest_loom.flow.definition import Flow, flow_of
 from pytest_loom.flow.engine import execute, in_thread, patched
 from pytest_loom.flow.failures import error_payload
-from pytest_loom.flow.hazards import refuse_hazards
+from pytest_loom.flow.hazards import lost_input, refuse_first, refuse_hazards
 from pytest_loom.flow.history import Effect, History
 from pytest_loom.flow.inputs import flow_at, given, recorded_input
 from pytest_loom.flow.perform import Host, current_step
@@ -373,6 +373,7 @@ def may_resume(
     else:
         news = _half_answered(flow, history)
     refuse_uncarried(log, flow)
+    refuse_first(log, lost_input(flow, history), event)
     candidate = rehearse(log, flow, effects=effects, scrub=scrub, host=host)
     refuse_hazards(log, flow, candidate, answered=event)
     return news

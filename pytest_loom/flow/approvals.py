@@ -6,7 +6,7 @@ means the same to today's tool, and whether today's code, replayed up to the wai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from pytest_loom.contract.pending import Problem, pending_problems, standing_pro
 from pytest_loom.errors import MigrationError, printable
 from pytest_loom.evals.paths import Rules, format_path
 from pytest_loom.evals.values import MISSING, short, walk
+from pytest_loom.log.event import Event
 from pytest_loom.log.migrations import chain, migrate
 from pytest_loom.state import Call, ExecutionState, Suspension
 
@@ -104,6 +105,24 @@ def _agreed(state: ExecutionState) -> Iterator[PendingCall]:
         for item in _items(wait.pending):
             if isinstance(item.get("name"), str) and "args" in item:
                 yield _pending(item, None, wait)
+
+
+def unshown_call(events: Iterable[Event], name: str, args: Any) -> Any:
+    """The arguments of ``name`` that were shown last, where a call with ``args`` was shown to nobody; else None.
+
+    None too where no wait showed any call of it: how somebody agrees then, the flow alone knows.
+    """
+    shown: list[Any] = []
+    for event in events:
+        if event.event_type == "EXECUTION_SUSPENDED":
+            items = _items(event.payload.get("pending"))
+            shown += [item["args"] for item in items if item.get("name") == name and "args" in item]
+    return shown[-1] if shown and all(_given(one) != _given(args) for one in shown) else None
+
+
+def _given(args: Any) -> Any:
+    """Arguments without those that are null: one that is left out says the same."""
+    return {key: value for key, value in args.items() if value is not None} if isinstance(args, dict) else args
 
 
 def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract | None = None) -> Iterator[Hazard]:

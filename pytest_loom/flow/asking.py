@@ -284,7 +284,27 @@ class ContextBase:
 
     def _gate(self, branch: Branch, wait: dict[str, Any]) -> Effect | None:
         key = wait.get("correlationKey")
-        return self._run.take(branch, "gate", wait["on"], b"" if key is None else encode(key))
+        effect = self._run.take(branch, "gate", wait["on"], b"" if key is None else encode(key))
+        if effect is None and not self._run.replaying:
+            self._check_shown(wait)
+        return effect
+
+    def _check_shown(self, wait: dict[str, Any]) -> None:
+        """Nobody is to be shown a call that cannot be made."""
+        pending = wait.get("pending")
+        for item in pending if isinstance(pending, list) else [pending]:
+            if not isinstance(item, dict) or not isinstance(item.get("args"), dict):
+                continue
+            tool = self._flow.tools.get(str(item.get("name")))
+            if tool is None:
+                continue
+            try:
+                tool.signature.bind(**item["args"])
+            except TypeError as problem:
+                raise self._refuse(
+                    f"gate {wait['on']} would show a call of tool {tool.id} that cannot be made: {problem}",
+                    "Give in pending the arguments that the tool is called with after the answer.",
+                ) from None
 
     def _came(self, effect: Effect, wait: dict[str, Any]) -> Any:
         """What came through a gate. Raises TimeoutError where nothing did in time."""

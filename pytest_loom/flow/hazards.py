@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pytest_loom.contract.resolve import contract_of
@@ -36,7 +36,6 @@ def hazards(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
     What today's tools make of pending calls is told by ``stale_calls``.
     """
     history = History(log)
-    yield from _lost_input(flow, history)
     yield from _lost_outputs(flow, history)
     yield from _lost_answers(flow, history)
     yield from _changed_subflows(log, flow, candidate)
@@ -48,7 +47,12 @@ def hazards(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
 def refuse_hazards(log: Log, flow: Flow[..., Any], candidate: Log, *, answered: str | None) -> None:
     """Raise for the first hazard that speaks against going on with the event ``answered``; nothing is appended then."""
     stale = () if flow.plain else stale_calls(log.state, contract_of(flow))
-    for hazard in (*hazards(log, flow, candidate), *stale):
+    refuse_first(log, (*hazards(log, flow, candidate), *stale), answered)
+
+
+def refuse_first(log: Log, found: Iterable[Hazard], answered: str | None) -> None:
+    """Raise for the first of some hazards that speaks against going on with the event ``answered``."""
+    for hazard in found:
         if hazard.severity == "breaking" and hazard.only_on in (None, answered):
             raise _ERRORS.get(hazard.code, ApprovalError)(
                 hazard.message,
@@ -60,8 +64,11 @@ def refuse_hazards(log: Log, flow: Flow[..., Any], candidate: Log, *, answered: 
             )
 
 
-def _lost_input(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
-    """The run's input, where a field of it got another name; what a migration to this contract made of it stands."""
+def lost_input(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
+    """The run's input, where a field of it got another name: told whatever a replay on it would come to.
+
+    What a migration to this contract made of it stands.
+    """
     migrations = history.log.state.raw_variables.get("_migrations", ())
     if history.migrated and migrations and migrations[-1].get("toHash") == flow.fingerprint:
         return

@@ -15,8 +15,10 @@ from typing import Any
 
 import msgspec
 
-from pytest_loom.errors import FlowError, RecordingError
+from pytest_loom.errors import ApprovalError, FlowError, RecordingError
+from pytest_loom.evals.values import short
 from pytest_loom.flow import diverge
+from pytest_loom.flow.approvals import unshown_call
 from pytest_loom.flow.branches import Branch, here
 from pytest_loom.flow.failures import CANCELLED, error_payload, revived
 from pytest_loom.flow.history import Effect, EffectKind
@@ -242,6 +244,8 @@ class Live:
         self.attempt += 1
         asked = self.asked
         said = msgspec.Raw(asked.canonical)
+        if asked.facts.get("approval"):
+            self.check_shown()
         payload: Payload
         if asked.kind == "step":
             payload = {**self.named, **({"input": said} if said else {}), "attempt": self.attempt}
@@ -252,6 +256,23 @@ class Live:
         else:
             self.emit("MODEL_REQUESTED", {"callId": self.call_id, "model": asked.name, "request": said, **asked.facts})
         return StepInfo(self.key, self.attempt, self.idempotency_key)
+
+    def check_shown(self) -> None:
+        """A call of a tool that asks for approval has to be one that somebody was shown, where any was shown."""
+        asked, recorder = self.asked, self.run.recorder
+        args = recorder.scrubbed(asked.canonical, FIELD[asked.kind])
+        shown = unshown_call(recorder.events, asked.name, msgspec.json.decode(args))
+        if shown is not None:
+            self.run.fail(
+                ApprovalError(
+                    f"tool {asked.name} is called with what nobody was shown\n    shown: {short(shown, 200)}"
+                    f"\n    now: {short(msgspec.json.decode(args), 200)}",
+                    execution_id=recorder.execution_id,
+                    step=self.key,
+                    hint="Nothing was run. Call it as it was shown in pending, or ask again for the call as it is.",
+                )
+            )
+            raise Stop
 
     def done(self, value: Any) -> Any:
         """The effect is over; gives the value as replay will give it."""
