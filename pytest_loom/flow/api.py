@@ -107,7 +107,8 @@ def replay(
     run (``pay.input.request_id``, ``**.timestamp``). ``on_divergence="record"`` goes on where the answer is
     unambiguous, and ends the candidate as failed where it is not, instead of raising. ``allow`` and ``writable`` open
     the guard for local services and folders. ``effects`` as in ``record``. A run that was recorded up to a gate, or
-    whose recording was cut off, is replayed up to there. A saved run of the OpenAI Agents SDK takes today's agent.
+    whose recording was cut off, is replayed up to there. A saved run of the OpenAI Agents SDK takes today's agent, a
+    thread of LangGraph today's graph.
 
     Raises ReplayDivergence at the first point where today's code does something else, LiveCallError where it tries to
     reach the outside world (also where its own code swallowed that), LogError for a log that cannot be read.

@@ -16,15 +16,17 @@ from pytest_loom.flow import guard
 from pytest_loom.log.event import Log
 
 _REPLAYERS = {
-    "openai-agents": ("pytest_loom.sources.openai_agents.replay", "as_tool"),
-    "pydantic_ai": ("pytest_loom.sources.pydantic_ai.replay", "override"),
+    "langgraph": ("pytest_loom.sources.langgraph.replay", ("add_conditional_edges", "with_config")),
+    "openai-agents": ("pytest_loom.sources.openai_agents.replay", ("as_tool",)),
+    "pydantic_ai": ("pytest_loom.sources.pydantic_ai.replay", ("override",)),
 }
-"""By the name of a log's source: our module with ``replayed_run(log, flow) -> Log``, and what its agents have."""
+"""By the name of a log's source: our module with ``replayed_run(log, flow) -> Log``, and what its flows have one of."""
 
 
 def replays(log: Log, flow: Any) -> bool:
     """Whether the run is another engine's that can be replayed on ``flow``."""
-    return log.source in _REPLAYERS and hasattr(type(flow), _REPLAYERS[log.source][1])
+    _, marks = _REPLAYERS.get(log.source, ("", ()))
+    return any(hasattr(flow, mark) for mark in marks)
 
 
 def replay_saved(

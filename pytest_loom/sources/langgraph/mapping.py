@@ -128,9 +128,11 @@ class _Mapping:
                 self.add("EXECUTION_SUSPENDED", asked(question, key), names)
                 given = [w.value for w in checkpoint.writes if w.task_id == write.task_id and w.channel == RESUME]
                 answer = given[-1] if given else (whole[-1] if whole else None)
+                earlier = []
                 if isinstance(answer, list) and answer:
-                    answer = answer[-1]
-                self.add("InterruptAnswered", {"correlationKey": key, "answer": answer}, names)
+                    *earlier, answer = answer
+                told = {"correlationKey": key, "answer": answer} | ({"earlier": earlier} if earlier else {})
+                self.add("InterruptAnswered", told, names)
                 resumed = {"eventType": "InterruptAnswered", "correlationKey": key, "payload": {"answer": answer}}
                 self.add("EXECUTION_RESUMED", resumed, names)
 
