@@ -119,18 +119,14 @@ class _Mapping:
 
     def answered(self, checkpoint: Checkpoint, names: tuple[str, ...]) -> None:
         """The questions that were asked in the step after a checkpoint, and the answers that they were given."""
-        whole = [write.value for write in checkpoint.writes if write.task_id == NO_TASK and write.channel == RESUME]
+        answers = _answers(checkpoint)
         for write in checkpoint.writes:
             if write.channel != INTERRUPT:
                 continue
             for question in questions_of(write.value):
                 key = str(question.get("id") or write.task_id)
                 self.add("EXECUTION_SUSPENDED", asked(question, key), names)
-                given = [w.value for w in checkpoint.writes if w.task_id == write.task_id and w.channel == RESUME]
-                answer = given[-1] if given else (whole[-1] if whole else None)
-                earlier = []
-                if isinstance(answer, list) and answer:
-                    *earlier, answer = answer
+                *earlier, answer = answers[write.task_id]
                 told = {"correlationKey": key, "answer": answer} | ({"earlier": earlier} if earlier else {})
                 self.add("InterruptAnswered", told, names)
                 resumed = {"eventType": "InterruptAnswered", "correlationKey": key, "payload": {"answer": answer}}
@@ -247,6 +243,23 @@ class _Mapping:
         head = {"stepId": task.node or "unknown", "callId": task.task_id}
         self.add("STEP_STARTED", head, task.names)
         self.add("STEP_FAILED", {**head, "error": error, "willRetry": True}, task.names)
+
+
+def _answers(checkpoint: Checkpoint) -> dict[str, list[Any]]:
+    """What each task that asked was answered, in order; at least one, None where nothing was kept.
+
+    A task that asked several times has its own answers up to its last question; the one to that is often kept only as
+    an answer to the run as a whole: savers do not replace what a task wrote when it ends.
+    """
+    whole = [write.value for write in checkpoint.writes if write.task_id == NO_TASK and write.channel == RESUME]
+    found: dict[str, list[Any]] = {write.task_id: [] for write in checkpoint.writes if write.channel == INTERRUPT}
+    for write in checkpoint.writes:
+        if write.channel == RESUME and write.task_id in found:
+            found[write.task_id] = list(write.value) if isinstance(write.value, list) else [write.value]
+    if whole and not any(answers[-1:] == whole[-1:] for answers in found.values()):
+        for answers in [own for own in found.values() if not own] or (list(found.values()) if len(found) == 1 else []):
+            answers.append(whole[-1])
+    return {task: answers or [None] for task, answers in found.items()}
 
 
 def _names_of_calls(tasks: list[Task], changed: list[str]) -> list[str]:

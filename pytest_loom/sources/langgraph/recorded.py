@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from pytest_loom.errors import Unsupported, printable
 from pytest_loom.log.event import Log
@@ -21,11 +25,17 @@ _ASKED_IDS = ("run-", "lc_run-")
 
 @dataclass(slots=True)
 class Question:
-    """What a node asked. ``answers`` are those given to its task, in order; ``waits``: it asks still."""
+    """The last that a node asked. ``answers`` are those given to its task, in order; ``waits``: it asks still.
+
+    ``last`` is the answer given last, ``was_other`` says that the node asked something else before. Then the last
+    answer may stand for two: a store does not tell an answer that was given twice in a row from one.
+    """
 
     value: Any
     answers: list[Any]
     waits: bool = False
+    last: Any = None
+    was_other: bool = False
 
 
 @dataclass(slots=True)
@@ -133,6 +143,32 @@ _NO_ID = "00000000-0000-0000-0000-000000000000"
 def is_a_models(message: dict[str, Any]) -> bool:
     """Whether a recorded message was certainly made by a chat model, not by a node's own code."""
     return str(message.get("id")).startswith(_ASKED_IDS)
+
+
+def with_ids_of(log: Log, candidate: Log) -> Log:
+    """The candidate, its messages with the ids that LangGraph made up for the same messages of the record."""
+    known: dict[str, deque[Any]] = {}
+    for event in log.events:
+        for message in _messages(event.payload) if event.event_type != "CheckpointFrontier" else ():
+            known.setdefault(_said(message), deque()).append(message["$value"].get("id"))
+    events = []
+    for event in candidate.events:
+        payload = event.payload
+        for message in _messages(payload) if event.event_type != "CheckpointFrontier" else ():
+            ids, mine = known.get(_said(message)), message["$value"].get("id")
+            if ids:
+                theirs = ids.popleft()
+                if all(one is None or _UUID.fullmatch(str(one)) for one in (mine, theirs)):
+                    message["$value"]["id"] = theirs
+        events.append(msgspec.structs.replace(event, raw=msgspec.Raw(msgspec.json.encode(payload))))
+    kept: dict[str, Any] = {"path": candidate.path, "source": candidate.source, "notices": candidate.notices}
+    return Log(events, engine=candidate.engine, **kept)
+
+
+def _said(message: dict[str, Any]) -> str:
+    """A message without its id."""
+    fields = {key: value for key, value in message["$value"].items() if key != "id"}
+    return json.dumps([message["$type"], fields], sort_keys=True, default=str)
 
 
 def _put(turn: Turn, questions: list[Question], together: bool) -> None:

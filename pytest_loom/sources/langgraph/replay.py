@@ -29,7 +29,7 @@ from pytest_loom.log.event import Log
 from pytest_loom.sources.langgraph import code
 from pytest_loom.sources.langgraph.contract import compiled, subgraphs
 from pytest_loom.sources.langgraph.mapping import to_log
-from pytest_loom.sources.langgraph.recorded import Question, Step, Turn, is_a_models, recorded
+from pytest_loom.sources.langgraph.recorded import Question, Step, Turn, is_a_models, recorded, with_ids_of
 from pytest_loom.sources.langgraph.revive import revived
 from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow, read_thread
 from pytest_loom.sources.langgraph.values import decode_value
@@ -63,7 +63,7 @@ def replayed_run(log: Log, flow: Any) -> Log:
     found = to_log(read_thread(log.execution_id, *run.saver.rows()), log.path)
     if not isinstance(found, Log):
         raise found
-    return found
+    return with_ids_of(log, found)
 
 
 class _Saver(InMemorySaver):
@@ -85,10 +85,11 @@ class _Saver(InMemorySaver):
     def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         place = config["configurable"]
         home = (place.get("checkpoint_ns", ""), place["checkpoint_id"])
+        replaces = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         for index, (channel, value) in enumerate(writes):
             number = WRITES_IDX_MAP.get(channel, index)
             key = (*home, task_id, number)
-            if number < 0 or key not in self.given:
+            if replaces or key not in self.given:
                 self.given[key] = WriteRow(*home, task_id, task_path, number, channel, *self.serde.dumps_typed(value))
         super().put_writes(config, writes, task_id, task_path)
 
@@ -188,7 +189,8 @@ class _Run:
         for task, one in questions:
             question = self._question(turn, task, self.saver.plain(one.value))
             if question.answers:
-                given[one.id] = revived(question.answers.pop(0))
+                question.last = question.answers.pop(0)
+                given[one.id] = revived(question.last)
         if given:
             return Command(resume=given if len(questions) > 1 else next(iter(given.values())))
         if not questions and state.next and any(self.record.steps.get(name) for name in state.next):
@@ -204,6 +206,9 @@ class _Run:
             batch.remove(question)
             turn.questions = [one for one in turn.questions if one]
             self.taken[task.id] = question
+            question.was_other = question.value != value
+        elif question is not None and not question.answers and question.was_other and question.value == value:
+            question.was_other, question.answers = False, [] if question.waits else [question.last]
         if question is None or not (question.answers or question.waits):
             where, asks = printable(task.name), printable(str(value))
             raise self.diverged(f"asks {asks} in {where}, which nobody answered in the recorded run")
