@@ -78,7 +78,7 @@ def recorded(log: Log) -> Recorded:
     found = Recorded([], {}, {}, {})
     steps: list[Step] = []
     opened: dict[Any, Any] = {}
-    asked = pending = None
+    pending = None
     together = False
     for event in log.events:
         said: Any = event.payload
@@ -92,16 +92,16 @@ def recorded(log: Log) -> Recorded:
         elif event.event_type == "StateUpdated":
             raise refuse("its state was changed from outside (update_state)")
         elif event.event_type == "InputReceived":
-            if asked is not None and together and asked.answers == [None]:
-                asked.answers, asked.waits = [], True  # nobody answered: something else was said
+            if together:
+                raise refuse("something else was said in place of the answer to a question")
             found.turns.append(Turn(said["input"]))
             together = False
         elif event.event_type == "EXECUTION_SUSPENDED":
             opened[said.get("correlationKey")] = (said.get("pending") or {}).get("question")
             pending = said
         elif event.event_type == "InterruptAnswered":
-            asked = Question(opened.get(said["correlationKey"]), [*said.get("earlier", ()), said["answer"]])
-            _put(found.turns[-1], [asked], together)
+            answers = [*said.get("earlier", ()), said["answer"]]
+            _put(found.turns[-1], [Question(opened.get(said["correlationKey"]), answers)], together)
             together = True
         elif event.event_type == "STEP_STARTED":
             together = False

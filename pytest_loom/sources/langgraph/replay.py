@@ -20,9 +20,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools.base import BaseTool
-from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from langsmith.run_helpers import tracing_context
 
 from pytest_loom.errors import LoomError, ReplayDivergence, Unsupported, printable
 from pytest_loom.log.event import Log
@@ -31,8 +30,8 @@ from pytest_loom.sources.langgraph.contract import compiled, subgraphs
 from pytest_loom.sources.langgraph.mapping import to_log
 from pytest_loom.sources.langgraph.recorded import Question, Step, Turn, is_a_models, recorded, with_ids_of
 from pytest_loom.sources.langgraph.revive import revived
-from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow, read_thread
-from pytest_loom.sources.langgraph.values import decode_value
+from pytest_loom.sources.langgraph.saver import KeepingSaver
+from pytest_loom.sources.langgraph.thread import read_thread
 
 _LEVELS = 12
 
@@ -50,7 +49,7 @@ def replayed_run(log: Log, flow: Any) -> Log:
     run.prepare(graph)
     token = _active.set(run)
     try:
-        with _answering():
+        with _answering(), tracing_context(enabled=False):
             run.go()
     except LoomError:
         raise
@@ -64,46 +63,6 @@ def replayed_run(log: Log, flow: Any) -> Log:
     if not isinstance(found, Log):
         raise found
     return with_ids_of(log, found)
-
-
-class _Saver(InMemorySaver):
-    """LangGraph's own, which also keeps what it is given as the rows of a store."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.checkpoints: dict[tuple[str, str], CheckpointRow] = {}
-        self.given: dict[tuple[Any, ...], WriteRow] = {}
-
-    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        place = config["configurable"]
-        tag, data = self.serde.dumps_typed(checkpoint)
-        facts = get_checkpoint_metadata(config, metadata)
-        key = (place.get("checkpoint_ns", ""), checkpoint["id"])
-        self.checkpoints[key] = CheckpointRow(*key, place.get("checkpoint_id"), tag, data, facts)
-        return super().put(config, checkpoint, metadata, new_versions)
-
-    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        place = config["configurable"]
-        home = (place.get("checkpoint_ns", ""), place["checkpoint_id"])
-        replaces = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-        for index, (channel, value) in enumerate(writes):
-            number = WRITES_IDX_MAP.get(channel, index)
-            key = (*home, task_id, number)
-            if replaces or key not in self.given:
-                self.given[key] = WriteRow(*home, task_id, task_path, number, channel, *self.serde.dumps_typed(value))
-        super().put_writes(config, writes, task_id, task_path)
-
-    def rows(self) -> tuple[list[CheckpointRow], list[WriteRow]]:
-        """Everything, in the order of a store's primary keys."""
-        return [self.checkpoints[key] for key in sorted(self.checkpoints)], [self.given[k] for k in sorted(self.given)]
-
-    def has_finished(self, task_id: str) -> bool:
-        """Whether a task has written something of its own."""
-        return any(key[2] == task_id and (key[3] >= 0) for key in self.given)
-
-    def plain(self, value: Any) -> Any:
-        """A value as a log would have it."""
-        return decode_value(*self.serde.dumps_typed(value))
 
 
 class _Work:
@@ -122,9 +81,9 @@ class _Run:
 
     def __init__(self, log: Log) -> None:
         self.log, self.record = log, recorded(log)
-        self.saver = _Saver()
+        self.saver = KeepingSaver()
         self.lock = threading.Lock()
-        self.asked: list[ReplayDivergence] = []
+        self.asked: list[LoomError] = []
         self.begun: dict[str, Step] = {}
         self.taken: dict[str, Question] = {}
         self.used: set[str] = set()
@@ -166,6 +125,9 @@ class _Run:
             if turn.questions:
                 asks = printable(str(turn.questions[0][0].value))
                 raise self.diverged(f"does not ask {asks}, as the recorded run did")
+            fewer = next((one for one in self.taken.values() if one.answers), None)
+            if fewer is not None:
+                raise self.diverged(f"does not ask {printable(str(fewer.value))} after the answer before it")
         gone = next((step for steps in self.record.steps.values() for step in steps), None)
         if gone is not None:
             known = "" if gone.node in self.graph.nodes else ": there is no such node any more"
@@ -340,7 +302,7 @@ def _refuse_more_than_messages(run: _Run, step: Step) -> None:
                 path=run.log.path,
                 execution_id=run.log.execution_id,
             )
-            run.asked.append(error)  # type: ignore[arg-type]
+            run.asked.append(error)
             raise error
 
 

@@ -1,4 +1,4 @@
-"""A checkpointer in memory that holds one thread as the log has it. What is written into it is gone with it."""
+"""Checkpointers in memory: one holds a thread as its log has it, one keeps what a replay writes as a store's rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ import random
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    CheckpointTuple,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.memory import InMemorySaver
 
 from pytest_loom.sources.langgraph.revive import revived
+from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow
+from pytest_loom.sources.langgraph.values import decode_value
 
 _NO_TASK, _RESUME = "00000000-0000-0000-0000-000000000000", "__resume__"
 
 
 class FrozenSaver(BaseCheckpointSaver[str]):
-    """``checkpoints`` are the entries of the frontier, each with the keys of the state among its ``values``."""
+    """``checkpoints`` are the entries of the frontier, each with the keys of the state among its ``values``.
+
+    What is written into it is gone with it.
+    """
 
     def __init__(self, thread_id: str, checkpoints: Sequence[dict[str, Any]]) -> None:
         super().__init__()
@@ -98,3 +109,45 @@ class FrozenSaver(BaseCheckpointSaver[str]):
         """The version after one, as the SQLite and PostgreSQL savers count."""
         number = 0 if current is None else current if isinstance(current, int) else int(str(current).split(".")[0])
         return f"{number + 1:032}.{random.random():016}"
+
+
+class KeepingSaver(InMemorySaver):
+    """LangGraph's own, which also keeps what it is given as the rows of a store."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checkpoints: dict[tuple[str, str], CheckpointRow] = {}
+        self.given: dict[tuple[Any, ...], WriteRow] = {}
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        """Keep a checkpoint."""
+        place = config["configurable"]
+        tag, data = self.serde.dumps_typed(checkpoint)
+        facts = get_checkpoint_metadata(config, metadata)
+        key = (place.get("checkpoint_ns", ""), checkpoint["id"])
+        self.checkpoints[key] = CheckpointRow(*key, place.get("checkpoint_id"), tag, data, facts)
+        return super().put(config, checkpoint, metadata, new_versions)
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        """Keep writes, as the SQLite and PostgreSQL savers do: only what is about a task is replaced."""
+        place = config["configurable"]
+        home = (place.get("checkpoint_ns", ""), place["checkpoint_id"])
+        replaces = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        for index, (channel, value) in enumerate(writes):
+            number = WRITES_IDX_MAP.get(channel, index)
+            key = (*home, task_id, number)
+            if replaces or key not in self.given:
+                self.given[key] = WriteRow(*home, task_id, task_path, number, channel, *self.serde.dumps_typed(value))
+        super().put_writes(config, writes, task_id, task_path)
+
+    def rows(self) -> tuple[list[CheckpointRow], list[WriteRow]]:
+        """Everything, in the order of a store's primary keys."""
+        return [self.checkpoints[key] for key in sorted(self.checkpoints)], [self.given[k] for k in sorted(self.given)]
+
+    def has_finished(self, task_id: str) -> bool:
+        """Whether a task has written something of its own."""
+        return any(key[2] == task_id and (key[3] >= 0) for key in self.given)
+
+    def plain(self, value: Any) -> Any:
+        """A value as a log would have it."""
+        return decode_value(*self.serde.dumps_typed(value))
