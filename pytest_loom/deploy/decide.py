@@ -374,6 +374,8 @@ def _decision(log: Log, judged: Judged, verdict: Verdict, findings: list[Finding
         reasons.append(f"the {part.name} is carried from version {part.from_version!r} to {part.to_version!r}")
     if not judged.in_flight:
         reasons.append(f"the run is {log.state.status}: there is nothing to resume")
+    elif not reasons and verdict == "pin":
+        reasons.append(f"it stays on the kept worker {_worker(judged.worker)}")
     elif not reasons:
         reasons.append("today's code does what was recorded, and all that was saved is read as it is")
     worst = next((found for found in findings if BREAKING.get(found.code) == verdict and found.hint), None)
