@@ -140,6 +140,7 @@ class Shadow:
         self.is_async = False
         self.routers: dict[str, list[Any]] = {}
         self.questions: dict[str, list[Any]] = {}
+        self.tool_questions: dict[str, list[list[Any]]] = {}
         self.uses_outside: set[str] = set()
         self._watch(self.graph, "", ())
         keeps = inspect.signature(self.graph.stream).parameters
@@ -164,6 +165,7 @@ class Shadow:
                 self.is_async = True
             functions = code.functions_of(bound)
             self.questions[place] = code.questions_in(functions)
+            self.tool_questions[place] = _asked_by_tools(bound)
             if code.uses_outside(functions):
                 self.uses_outside.add(place)
             for tool in (getattr(bound, "tools_by_name", None) or {}).values():
@@ -208,7 +210,9 @@ class Shadow:
             watch.reset(waiting, 50)
             self._go_on(config, {})
             found["again"] = list(watch.asked)  # what differs from the first time is made while asking
-        found["sketches"] = {place: self.questions.get(place, []) for place in waiting}
+        found["sketches"] = {
+            place: self.questions.get(place) or _of_that(self.tool_questions.get(place, []), shown) for place in waiting
+        }
         found["usesOutside"] = sorted(waiting & self.uses_outside)
         found["routes"] = self._routes(request.get("routers") or [], checkpoints)
         return found
@@ -270,6 +274,35 @@ class Shadow:
                     }
                 )
         return found
+
+
+def _asked_by_tools(bound: Any) -> list[list[Any]]:
+    """The questions of each tool of a tool node that asks any."""
+    tools = (getattr(bound, "tools_by_name", None) or {}).values()
+    parts = [[getattr(tool, "func", None), getattr(tool, "coroutine", None)] for tool in tools]
+    asked = [code.questions_in([one for part in both for one in code.functions_of(part)]) for both in parts]
+    return [questions for questions in asked if questions]
+
+
+def _of_that(asked: list[list[Any]], shown: list[Any]) -> list[Any]:
+    """The questions of the one tool that may have asked what was shown; [] where several may, or none."""
+    found = [
+        questions
+        for questions in asked
+        if any(sketch != code.ANY and _may_be(sketch, value) for sketch in questions for value in shown)
+    ]
+    return found[0] if len(found) == 1 else []
+
+
+def _may_be(sketch: Any, value: Any) -> bool:
+    """Whether a question may be what its sketch says."""
+    if sketch == code.ANY:
+        return True
+    if isinstance(sketch, dict) and isinstance(value, dict):
+        return sketch.keys() == value.keys() and all(_may_be(part, value[key]) for key, part in sketch.items())
+    if isinstance(sketch, list) and isinstance(value, list):
+        return len(sketch) == len(value) and all(map(_may_be, sketch, value))
+    return bool(sketch == value)
 
 
 def _checkpoints(request: dict[str, Any]) -> list[dict[str, Any]]:
