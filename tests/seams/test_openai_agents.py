@@ -327,6 +327,7 @@ class TestRuns:
                 return shown(await agents.Runner.run(make_agent(world), "which city?"))
 
         processor = processors.BatchTraceProcessor(Exporter())
+        agents.set_tracing_disabled(False)  # which other tests of this process may have done
         agents.set_trace_processors([processor])
         try:
             log = pytest_loom.record(keeping(flow, []), None)
@@ -336,6 +337,7 @@ class TestRuns:
             processor.force_flush()
         finally:
             agents.set_trace_processors([processors.default_processor()])
+            agents.set_tracing_disabled(True)
             processor.shutdown()
         assert recorded > 3
         assert len(sent) == recorded

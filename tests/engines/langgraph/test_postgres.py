@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,19 @@ def _user() -> str | None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server of our own on loopback; its password is ``s3cret``."""
+def server() -> Iterator[str]:
+    """The address of a server of our own on loopback; its password is ``s3cret``.
+
+    Its folder is none of pytest's, which nobody else may enter.
+    """
     user = _user()
-    folder = tmp_path_factory.mktemp("postgres")
-    if user is not None:
-        shutil.chown(folder, user)
-        for parent in [folder, *folder.parents][:3]:
-            parent.chmod(parent.stat().st_mode | 0o011)
+    with tempfile.TemporaryDirectory(prefix="loom-postgres-", ignore_cleanup_errors=True) as folder:
+        if user is not None:
+            shutil.chown(folder, user)
+        yield from _serving(Path(folder), user)
+
+
+def _serving(folder: Path, user: str | None) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
