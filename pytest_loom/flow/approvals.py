@@ -132,10 +132,9 @@ def stale_calls(state: ExecutionState, contract: Contract, yesterday: Contract |
     """
     if contract.tools is None:
         return
-    versions = state.manifest.get("toolSchemaVersions")
     open_at = {wait.sequence for wait in state.suspensions}
     for call in pending_calls(state):
-        shown = _as_shown(call, versions if isinstance(versions, Mapping) else {}, yesterday)
+        shown = _as_shown(call, state, yesterday)
         name = printable(call.name)
         what = "waits for an approval" if call.wait and call.wait.sequence in open_at else "was approved"
         what = "was approved for good" if call.standing else what
@@ -164,11 +163,10 @@ def migrated_calls(
     state: ExecutionState, contract: Contract, yesterday: Contract | None = None
 ) -> Iterator[tuple[PendingCall, Any, Any]]:
     """The pending calls that nobody was asked about and that a migration carries to today's tool, with the versions."""
-    versions = state.manifest.get("toolSchemaVersions")
     for call in pending_calls(state):
         today = (contract.tools or {}).get(call.name)
         if today is not None and not call.approval and not call.unread:
-            shown = _as_shown(call, versions if isinstance(versions, Mapping) else {}, yesterday)
+            shown = _as_shown(call, state, yesterday)
             if _differ(shown, today) and chain(f"tool:{call.name}", shown.version, today.version) is not None:
                 yield call, shown.version, today.version
 
@@ -390,8 +388,10 @@ def _tool(facts: Mapping[str, Any]) -> ToolContract:
     )
 
 
-def _as_shown(call: PendingCall, versions: Mapping[str, Any], yesterday: Contract | None) -> ToolContract:
+def _as_shown(call: PendingCall, state: ExecutionState, yesterday: Contract | None) -> ToolContract:
     """The tool as it was shown: what the call says, then the run's manifest, then the contract of that day."""
+    said = state.manifest.get("toolSchemaVersions")
+    versions: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
     kept = (yesterday.tools or {}).get(call.name) if yesterday is not None else None
     version = call.tool.version if call.tool.version is not None else versions.get(call.name)
     found: dict[str, Any] = {

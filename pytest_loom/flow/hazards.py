@@ -16,10 +16,10 @@ from pytest_loom.flow.approvals import Hazard, changed_waits, stale_calls
 from pytest_loom.flow.carried import carried, carried_below, saved_states
 from pytest_loom.flow.definition import Flow, Step
 from pytest_loom.flow.fit import sketch
-from pytest_loom.flow.history import History
+from pytest_loom.flow.history import Effect, History
 from pytest_loom.flow.inputs import flow_at
 from pytest_loom.flow.lost import hidden, renamed_input
-from pytest_loom.log.event import Log
+from pytest_loom.log.event import Event, Log
 
 _ERRORS: dict[str, type[LoomError]] = {
     "input-contract": StateMigrationError,
@@ -83,11 +83,16 @@ def lost_input(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
         yield Hazard("input-contract", "breaking", flow.id, message, 1, hint)
 
 
+def _answered(history: History, kind: str) -> Iterator[tuple[Effect, Event]]:
+    """The recorded effects of a kind that have an answer, with the event that gave it."""
+    for effect in history.all():
+        if effect.kind == kind and effect.outcome == "completed" and effect.output and effect.end is not None:
+            yield effect, effect.end
+
+
 def _lost_outputs(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
     """Recorded results of steps, where a field got another name."""
-    for effect in history.all():
-        if effect.kind != "step" or effect.outcome != "completed" or not effect.output or effect.end is None:
-            continue
+    for effect, end in _answered(history, "step"):
         step = flow_at(flow, effect.place[0]).steps.get(effect.name)
         if not isinstance(step, Step) or step.is_stream:
             continue
@@ -99,17 +104,14 @@ def _lost_outputs(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
                 f" read, and {filled} would be its default: what was found out would be lost without a word"
             )
             hint = "Let today's type read the old name too (an alias), or upcast STEP_COMPLETED."
-            yield Hazard("output-contract", "breaking", key, message, effect.end.sequence, hint)
+            yield Hazard("output-contract", "breaking", key, message, end.sequence, hint)
 
 
 def _lost_answers(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
     """Answers that came through a gate, where a field got another name."""
-    for effect in history.all():
-        if effect.kind != "gate" or effect.outcome != "completed" or not effect.output or effect.end is None:
-            continue
-        gates = flow_at(flow, effect.place[0]).gates
-        name = effect.end.payload.get("eventType")
-        found = hidden(flow_at(flow, effect.place[0]).gate(name), effect.value) if name in gates else None
+    for effect, end in _answered(history, "gate"):
+        part, name = flow_at(flow, effect.place[0]), end.payload.get("eventType")
+        found = hidden(part.gate(name), effect.value) if name in part.gates else None
         if found is not None:
             lost, filled = found
             message = (
@@ -117,7 +119,7 @@ def _lost_answers(flow: Flow[..., Any], history: History) -> Iterator[Hazard]:
                 f" does not read, and {filled} would be its default: what somebody said would be lost without a word"
             )
             hint = "Let today's type read the old name too (an alias)."
-            yield Hazard("gate-changed", "breaking", str(name), message, effect.end.sequence, hint)
+            yield Hazard("gate-changed", "breaking", str(name), message, end.sequence, hint)
 
 
 def _changed_subflows(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
