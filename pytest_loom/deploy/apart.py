@@ -30,8 +30,18 @@ TIMEOUT = 10.0
 
 MAX_ANSWER = 16 * 1024 * 1024
 
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "PYTHONHASHSEED")
-"""What of the environment a child may see."""
+_KEPT = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "PYTHONHASHSEED", "USER", "LOGNAME", "SHELL", "PWD"),
+    *("TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),
+    *("CI", "CONTINUOUS_INTEGRATION", "GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "CIRCLECI", "BUILDKITE", "TRAVIS"),
+)
+"""What of the environment a child may see: where it is and how it prints, which libraries ask for at every turn.
+
+A library that hides its banner in CI asks for ``CI``; taken away, that would pass for a decision made for want of it.
+"""
+
+_SWITCHES = ("", "0", "1", "true", "false", "yes", "no", "on", "off")
+"""Values that hide no secret: whatever has one is kept too."""
 
 
 _LOOKING_UP = (os.__file__, Mapping.get.__code__.co_filename)
@@ -165,7 +175,11 @@ def shut() -> None:
 
 def _empty_environment() -> None:
     """Take away what may be secret, and note who asks for it: what code then decides, it decides for want of it."""
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("PYTEST_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or name.startswith("PYTEST_") or value.lower() in _SWITCHES
+    }
     gone = os.environ.keys() - kept.keys()
     os.environ.clear()
     os.environ.update(kept)

@@ -242,6 +242,13 @@ def test_an_agent_that_hangs_is_asked_once(waiting: Log, monkeypatch: pytest.Mon
     assert len(asked) == 1
 
 
+def test_a_ci_machine_finds_the_same(waiting: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The framework itself looks for CI and for its own switches: that they are set hides no refusal."""
+    for name, value in {"CI": "true", "GITHUB_ACTIONS": "true", "PYDANTIC_AI_NO_BANNER": "1", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    assert [item.code for item in judged(waiting, agent(tool(stricter)))] == ["tool-args"]
+
+
 def test_a_call_for_another_system_beside_it_gets_a_result() -> None:
     """Of several calls, those that wait for a result are not approved, which would be an error of its own."""
     definition = pydantic_ai.tools.ToolDefinition(name="ship", parameters_json_schema={"type": "object"})
