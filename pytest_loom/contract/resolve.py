@@ -31,6 +31,16 @@ _FRAMEWORKS = {
 That one has ``contract_of_object(object) -> dict | None``: contract JSON, or None where it is none of its objects.
 """
 
+_MARKED = {
+    "__temporal_workflow_definition": "pytest_loom.sources.temporal.contract",
+    "dbos_func_decorator_info": "pytest_loom.sources.dbos.contract",
+}
+"""The same for what a framework only marks, by the attribute: a class or a function of the application.
+
+That module also has ``own_name(object) -> str | None``: what the engine calls it in its records, and under which it
+looks for it again, whatever it is listed as.
+"""
+
 _SHAPES = "a flow declared with @flow, a Contract, its JSON as a dict or as the path of a .json file"
 
 
@@ -66,7 +76,7 @@ def contract_as(flow: Any, workflow_id: str) -> Contract:
     Raises what ``contract_of`` raises.
     """
     contract = contract_of(flow)
-    if contract.workflow_id == workflow_id or not _is_of_framework(flow):
+    if contract.workflow_id == workflow_id or not _is_of_framework(flow) or own_name(flow) is not None:
         return contract
     return contract.model_copy(update={"workflow_id": workflow_id})
 
@@ -76,9 +86,24 @@ def named_flows(flows: Any) -> dict[str, Any]:
     if callable(getattr(flows, "get_flow", None)):
         return {}
     if isinstance(flows, Mapping) and not isinstance(flows.get("workflowId"), str):
-        return {str(name): flow for name, flow in flows.items()}
+        return {own_name(flow) or str(name): flow for name, flow in flows.items()}
     known = isinstance(flows, (Contract, Mapping, str, os.PathLike)) or hasattr(type(flows), "__loom_contract__")
     return {contract_of(flows).workflow_id: flows} if known or _is_of_framework(flows) else {}
+
+
+def own_name(flow: Any) -> str | None:
+    """What the flow's engine calls it, where that engine looks for it by that name alone: Temporal and DBOS."""
+    marked = _marked(flow)
+    name: str | None = None if marked is None else marked.own_name(flow)
+    return name
+
+
+def _marked(flow: Any) -> Any:
+    """Our module for what a framework only marked, None for anything else. Looks at the object's own attributes."""
+    for mark, module in _MARKED.items():
+        if mark in getattr(flow, "__dict__", ()):
+            return importlib.import_module(module)
+    return None
 
 
 def _is_of_framework(flow: Any) -> bool:
@@ -87,6 +112,10 @@ def _is_of_framework(flow: Any) -> bool:
 
 def _of_framework(flow: Any) -> dict[str, Any] | None:
     """The contract JSON of a framework's own object, None for anything else."""
+    marked = _marked(flow)
+    if marked is not None:
+        told: dict[str, Any] | None = marked.contract_of_object(flow)
+        return told
     kind = flow if isinstance(flow, type) else type(flow)
     for root in dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__):
         if root in _FRAMEWORKS:
@@ -110,7 +139,8 @@ def resolver_of(flows: Any) -> Resolver:
         only = contract_of(flows)
         return lambda workflow_id, version: only if workflow_id == only.workflow_id else None
     if isinstance(flows, Mapping):
-        return lambda workflow_id, version: _recorded_alone(flows.get(workflow_id), workflow_id)
+        named = {name: flow for flow in flows.values() if (name := own_name(flow)) is not None}
+        return lambda asked, version: named[asked] if asked in named else _recorded_alone(flows.get(asked), asked)
     if isinstance(flows, (str, os.PathLike)):
         return resolver_of(contract_of(flows))
     if _is_of_framework(flows):

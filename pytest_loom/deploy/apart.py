@@ -31,7 +31,20 @@ TIMEOUT = 10.0
 MAX_ANSWER = 16 * 1024 * 1024
 
 _KEPT = (
-    *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "PYTHONHASHSEED", "USER", "LOGNAME", "SHELL", "PWD"),
+    *(
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "TZ",
+        "TMPDIR",
+        "SYSTEMROOT",
+        "PYTHONHASHSEED",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "PWD",
+    ),
     *("TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),
     *("CI", "CONTINUOUS_INTEGRATION", "GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "CIRCLECI", "BUILDKITE", "TRAVIS"),
 )

@@ -16,17 +16,24 @@ from typing import Any
 
 from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
-from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, resolver_of
+from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, own_name, resolver_of
 from pytest_loom.contract.store import Contracts, load_contracts
-from pytest_loom.deploy import agents_shadow, checkpoint_asked
 from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, names_said
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
-from pytest_loom.deploy.deferred_shadow import shadowed
-from pytest_loom.deploy.native import replayed
+from pytest_loom.deploy.engines import asked
 from pytest_loom.deploy.report import BREAKING, Finding, finding, verdict_of
 from pytest_loom.deploy.versions import contract_drift, contract_unknown
-from pytest_loom.errors import FlowError, LogError, LoomError, UnknownSchemaVersion, UpcastError, printable, set_in
+from pytest_loom.errors import (
+    FlowError,
+    LogError,
+    LoomError,
+    UnknownSchemaVersion,
+    Unsupported,
+    UpcastError,
+    printable,
+    set_in,
+)
 from pytest_loom.flow import guard
 from pytest_loom.flow.approvals import PendingCall, migrated_calls, pending_calls
 from pytest_loom.flow.carried import Carried, carried, carried_below
@@ -106,10 +113,15 @@ def check_resume(
     ``load_policy`` takes; ``checks`` are asked beside the built-in ones. Nothing live is run, and nothing is appended.
 
     A log that cannot be read is a decision too (``reject``). Raises FlowError where the flow or the contracts are not
-    of a known shape, LoomError where a check raises or the policy is none.
+    of a known shape, Unsupported for a trace, LoomError where a check raises or the policy is none.
     """
     if not isinstance(log, Log):
         raise TypeError(f"check_resume takes a Log, not a {type(log).__name__}; load_log(path) reads one")
+    if log.engine == "trace":
+        raise Unsupported(
+            f"what the {log.source} source reads is a trace: nothing resumes it",
+            hint="Compare it with diff_runs, and check the run itself where its engine keeps it.",
+        )
     kept = None if contract is None else load_contracts(contract)
     return Judge(Today(flow), kept, load_policy(policy), checks).decide(log)
 
@@ -151,6 +163,8 @@ class Today:
         except Exception as problem:
             what = f"asking for today's flow {name} raised {type(problem).__name__}: {problem}"
             raise FlowError(what, hint="A resolver says by None or KeyError that there is no such flow.") from problem
+        if flow is not None and own_name(flow) not in (None, workflow_id):
+            flow = None  # its engine looks for it by that name alone
         try:
             contract = None if flow is None else contract_as(flow, workflow_id)
         except LoomError as error:
@@ -267,11 +281,7 @@ class Judge:
                 changed.runs += 1
         for check, takes_three in self._of_code if isinstance(flow, Flow) else self._of_data:
             seen.findings += _asked(check, log, contract, *((yesterday,) if takes_three else ()))
-        seen.findings = shadowed(log, flow, yesterday, seen.findings)
-        if all(item.severity != "breaking" or item.code not in BREAKING for item in seen.findings):
-            seen.findings += replayed(log, flow, yesterday)  # else it is known already that it does not fit
-            seen.findings += agents_shadow.shadowed(log, flow)
-            seen.findings += checkpoint_asked.shadowed(log, flow, contract)
+        seen.findings = asked(log, flow, contract, yesterday, seen.findings)
         return seen
 
     def _check_apart(self, seen: Judged, contract: Contract, print_of_today: str) -> None:

@@ -83,6 +83,11 @@ def _take(report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope
         return
     if not isinstance(item, Log):
         raise TypeError(f"logs holds a {type(item).__name__}, not only Logs; load_logs(path) reads a file")
+    if item.engine == "trace":
+        report.skipped += 1
+        note = f"what the {item.source} source reads is a trace, which nothing resumes: compared by tests, not judged"
+        report.notes += [note] if note not in report.notes else []
+        return
     try:
         state = item.state
         in_flight = state.in_flight

@@ -17,8 +17,11 @@ from pytest_loom.log.schema import SCHEMA_VERSION, is_kernel_type, known_event_t
 if TYPE_CHECKING:
     from pytest_loom.state import ExecutionState
 
-Engine = Literal["journal", "checkpoint"]
-"""How an engine resumes: a journal re-runs the code against the log, a checkpoint never re-runs finished work."""
+Engine = Literal["journal", "checkpoint", "trace"]
+"""How an engine resumes: a journal re-runs the code against the log, a checkpoint never re-runs finished work.
+
+A trace is what an observer wrote down of a run: it can be compared, and nothing resumes it.
+"""
 
 UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 """What decoding raises for bad data. Before msgspec 0.21 its own error was no ValueError."""

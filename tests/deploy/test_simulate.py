@@ -21,6 +21,7 @@ from pytest_loom import (
     LoomError,
     UnknownSchemaVersion,
     Unsupported,
+    check_resume,
     load_logs,
     record,
     simulate_deploy,
@@ -206,6 +207,14 @@ class TestScope:
         """Nothing in flight: ok, and the runs that were left out are counted."""
         report = simulate_deploy([run("r-1", "gone", live=True)], TODAY)
         assert (report.ok, report.examined, report.skipped) == (True, 0, 1)
+
+    def test_a_trace_is_not_judged(self, run: Run) -> None:
+        """What an observer wrote down is resumed by nobody: it is said, and it is no finding, whatever today's code is."""
+        report = simulate_deploy([run("r-1", "gone", status="suspended", engine="trace", source="otel")], TODAY)
+        assert (report.ok, report.findings, report.examined, report.skipped) == (True, [], 0, 1)
+        assert any("otel" in note and "trace" in note for note in report.notes)
+        with pytest.raises(Unsupported, match="nothing resumes it"):
+            check_resume(run("r-1", engine="trace"), TODAY)
 
     def test_an_unknown_scope(self, run: Run) -> None:
         """A misspelt scope must not mean another one."""
