@@ -209,7 +209,7 @@ class TestScope:
         assert (report.ok, report.examined, report.skipped) == (True, 0, 1)
 
     def test_a_trace_is_not_judged(self, run: Run) -> None:
-        """What an observer wrote down is resumed by nobody: it is said, and it is no finding, whatever today's code is."""
+        """What an observer wrote down is resumed by nobody: that is said, and it is no finding."""
         report = simulate_deploy([run("r-1", "gone", status="suspended", engine="trace", source="otel")], TODAY)
         assert (report.ok, report.findings, report.examined, report.skipped) == (True, [], 0, 1)
         assert any("otel" in note and "trace" in note for note in report.notes)
