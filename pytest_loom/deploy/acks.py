@@ -15,7 +15,7 @@ They stay visible and turn red again on their date.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -68,10 +68,10 @@ def load_acks(path: Path) -> list[Ack]:
         ) from None
 
 
-def acknowledge(findings: Iterable[Finding], acks: Iterable[Ack], today: date) -> list[Finding]:
+def acknowledge(findings: Iterable[Finding], acks: Iterable[Ack], today: date) -> Iterator[Finding]:
     """The findings, with those that somebody accepted marked so; one whose date has come says that too."""
     acks = list(acks)
-    return [_acknowledged(finding, acks, today) for finding in findings]
+    return (_acknowledged(finding, acks, today) for finding in findings)
 
 
 def _acknowledged(finding: Finding, acks: list[Ack], today: date) -> Finding:

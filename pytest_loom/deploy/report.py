@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Literal
+
+import msgspec
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.deploy.changed import ChangedContract, merged
+from pytest_loom.deploy.rows import Rows
 from pytest_loom.log.event import Log
 from pytest_loom.resume.policy import FINE, Verdict
 
@@ -121,23 +127,55 @@ class RunResult:
         return facts | {name: value for name, value in also.items() if value}
 
 
-@dataclass(slots=True)
+_SEVERE_FIRST = {"breaking": 0, "warning": 1, "info": 2}
+
+
+def _finding_order(found: Finding) -> tuple[Any, ...]:
+    about = (found.code, found.step or "", found.message, found.hint)
+    return (found.execution_id, found.source, _SEVERE_FIRST[found.severity], found.workflow_id, *about)
+
+
+def _run_order(run: RunResult) -> tuple[str, ...]:
+    return (run.execution_id, run.source, run.workflow_id, run.status, run.verdict)
+
+
 class DeployReport:
     """The outcome of ``simulate_deploy``: ``ok``, ``findings``, ``runs`` (unfinished ones and those with findings).
 
     ``examined`` counts the runs in scope, ``in_flight`` the unfinished ones among them, ``skipped`` those out of scope;
     ``notes`` say what was not looked at, and why; ``contracts`` are today's, of the workflows that runs asked for;
-    ``changed`` is how yesterday's that unfinished runs are on differ from them.
+    ``changed`` is how yesterday's that unfinished runs are on differ from them. However many findings and runs there
+    are, only so many of them are in memory (``finding_rows``, ``run_rows``).
     """
 
-    findings: list[Finding] = field(default_factory=list)
-    runs: list[RunResult] = field(default_factory=list)
-    examined: int = 0
-    in_flight: int = 0
-    skipped: int = 0
-    notes: list[str] = field(default_factory=list)
-    contracts: dict[str, Contract] = field(default_factory=dict)
-    changed: list[ChangedContract] = field(default_factory=list)
+    def __init__(
+        self,
+        findings: Iterable[Finding] = (),
+        runs: Iterable[RunResult] = (),
+        examined: int = 0,
+        in_flight: int = 0,
+        skipped: int = 0,
+        notes: Iterable[str] = (),
+        changed: Iterable[ChangedContract] = (),
+    ) -> None:
+        self.finding_rows = Rows(Finding, _finding_order, findings)
+        self.run_rows = Rows(RunResult, _run_order, runs)
+        self.examined = examined
+        self.in_flight = in_flight
+        self.skipped = skipped
+        self.notes = list(notes)
+        self.contracts: dict[str, Contract] = {}
+        self.changed = list(changed)
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What was found, run by run."""
+        return self.finding_rows
+
+    @property
+    def runs(self) -> Sequence[RunResult]:
+        """The unfinished runs, and those with findings."""
+        return self.run_rows
 
     @property
     def ok(self) -> bool:
@@ -146,15 +184,24 @@ class DeployReport:
 
     def summary(self) -> dict[str, int]:
         """The numbers that ``report.json`` and the terminal show; an acknowledged finding is counted as that only."""
+        kinds = Counter("acknowledged" if found.acknowledged is not None else found.severity for found in self.findings)
         return {
             "runs": self.examined,
             "in_flight": self.in_flight,
             "out_of_scope": self.skipped,
-            "breaking": sum(finding.blocks for finding in self.findings),
-            "acknowledged": sum(finding.acknowledged is not None for finding in self.findings),
-            "warnings": sum(finding.severity == "warning" and not finding.acknowledged for finding in self.findings),
-            "infos": sum(finding.severity == "info" and not finding.acknowledged for finding in self.findings),
+            "breaking": kinds["breaking"],
+            "acknowledged": kinds["acknowledged"],
+            "warnings": kinds["warning"],
+            "infos": kinds["info"],
         }
+
+    def hurt(self) -> int:
+        """How many runs have a finding that makes the simulation fail."""
+        blocking = (found for found in self.finding_rows.in_order() if found.blocks)
+        return sum(
+            len({found.source for found in group})
+            for _, group in groupby(blocking, key=lambda found: found.execution_id)
+        )
 
     def strategies(self) -> dict[str, dict[str, int]]:
         """How many unfinished runs each strategy lets go on, hands to a person, and strands; {} without such a run."""
@@ -165,14 +212,26 @@ class DeployReport:
                 row["go_on" if verdict in FINE else "stranded" if verdict == "reject" else "need_a_person"] += 1
         return table
 
+    @classmethod
+    def merge(cls, reports: Iterable[DeployReport]) -> DeployReport:
+        """One report of what parts of a simulation found, one part at a time.
+
+        Associative and commutative: whichever way parts are put together, the same is written (``write_json``).
+        """
+        whole = cls()
+        for part in reports:
+            whole.add(part)
+        return whole
+
     def add(self, other: DeployReport) -> None:
         """Take over what another part of the same simulation found."""
-        self.findings += other.findings
-        self.runs += other.runs
+        self.finding_rows += other.findings
+        self.run_rows += other.runs
         self.examined += other.examined
         self.in_flight += other.in_flight
         self.skipped += other.skipped
         self.notes += [note for note in other.notes if note not in self.notes]
+        self.contracts = {**self.contracts, **other.contracts}
         self.changed = merged([*self.changed, *other.changed])
 
     def as_dict(self) -> dict[str, Any]:
@@ -191,14 +250,23 @@ class DeployReport:
     def from_dict(cls, data: dict[str, Any]) -> DeployReport:
         """The report that ``as_dict`` made plain."""
         return cls(
-            findings=[Finding(**found) for found in data["findings"]],
-            runs=[RunResult(**run) for run in data["runs"]],
+            findings=(Finding(**found) for found in data["findings"]),
+            runs=(RunResult(**run) for run in data["runs"]),
             examined=data["examined"],
             in_flight=data["in_flight"],
             skipped=data["skipped"],
             notes=data["notes"],
             changed=[ChangedContract.from_dict(changed) for changed in data["changed"]],
         )
+
+    def packed(self) -> bytes:
+        """``as_dict`` in few bytes: the parts of a large simulation are held until all of them are there."""
+        return zlib.compress(msgspec.json.encode(self.as_dict()), 1)
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> DeployReport:
+        """The report that ``packed`` made small."""
+        return cls.from_dict(msgspec.json.decode(zlib.decompress(data)))
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{value} {name}" for name, value in self.summary().items() if value)

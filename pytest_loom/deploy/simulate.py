@@ -111,11 +111,11 @@ def _enter(report: DeployReport, judge: Judge, decision: ResumeDecision, status:
     report.examined += 1
     judged = decision.judged
     if decision.findings or judged.in_flight:
-        report.findings += decision.findings
+        report.finding_rows += decision.findings
         found = decision.findings[0].source if decision.findings else ""
         source = (log.path if log is not None else "") or found
         judged = judged if log is None else judge.on_newest(log, judged)
         ways = strategies(judged, judge.policy.window)
         manifest = {} if log is None or status == "unreadable" else versions_of(log.state.manifest)
         run = RunResult(decision.execution_id, decision.workflow_id, status, decision.verdict, source, ways, manifest)
-        report.runs.append(run)
+        report.run_rows.append(run)

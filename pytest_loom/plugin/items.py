@@ -133,8 +133,8 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
         captured = _captured(settings, loom_flows, report) if settings.update else []
     except LoomError as error:
         raise failing(f"deploy simulation: not judged: {error}") from None
-    report.findings = acknowledge(report.findings, settings.acks, date.today())
-    node.stash[FACTS] = {"report": report.as_dict(), "captured": captured}
+    report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
+    node.stash[FACTS] = {"report": report.packed(), "captured": captured}
     node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]  # a rerun has its own
     node.user_properties.append(("loom", json.dumps({"ok": report.ok, **report.summary()})))
     if not report.ok:

@@ -80,7 +80,7 @@ class Accounting:
             facts = self.facts.get(nodeid, {})
             self.logs += facts.get("logs", 1)
             if "report" in facts:
-                self.report.add(DeployReport.from_dict(facts["report"]))
+                self.report.add(DeployReport.unpacked(facts["report"]))
             else:
                 self.not_judged += facts.get("logs", 1)
         broken = any(nodeid in self.failed or "report" not in self.facts.get(nodeid, {}) for nodeid in self.simulations)

@@ -8,32 +8,62 @@ from typing import Any
 
 import msgspec
 
+from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import DeployReport
+from pytest_loom.errors import LoomError
 from pytest_loom.log.files import replacing
 
 SCHEMA = 1
 
 
 def write_json(report: DeployReport, path: Path, *, ok: bool, extra: dict[str, int]) -> None:
-    """Write ``{"ok", "schema", "summary", "contracts", "findings", "runs"}`` atomically.
+    """Write ``{"ok", "schema", "summary", "notes", "contracts", "findings", "runs"}`` atomically.
 
     ``ok`` is the verdict of the whole session, which is never better than the report's; ``extra`` adds numbers to the
-    summary, beside which it has how many runs each strategy lets go on, hands to a person, and strands.
+    summary, beside which it has how many runs each strategy lets go on, hands to a person, and strands. The same
+    findings give the same bytes, in whatever order and by however many workers they were found.
     """
     with replacing(path) as stream:
         for piece in _pieces(report, ok=ok and report.ok, extra=extra):
             stream.write(piece)
 
 
+def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, int]]:
+    """What ``write_json`` wrote: the report, ``ok`` and ``extra``. Raises LoomError where the file is none such."""
+    try:
+        data = msgspec.json.decode(path.read_bytes())
+        if data["schema"] != SCHEMA:
+            raise LoomError(f"a report of schema {data['schema']!r}, this version reads {SCHEMA}", path=str(path))
+        numbers = data["summary"]
+        report = DeployReport.from_dict(
+            {
+                **{name: data[name] for name in ("findings", "runs", "notes")},
+                **{field: numbers[name] for field, name in _COUNTS.items()},
+                "changed": [],
+            }
+        )
+        report.changed = [ChangedContract.from_dict(changed) for changed in data["contracts"]]
+        extra = {name: numbers[name] for name in numbers.keys() - report.summary().keys() - {"strategies"}}
+        return report, bool(data["ok"]), extra
+    except OSError as problem:
+        raise LoomError(f"the report cannot be read: {problem.strerror}", path=str(path)) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise LoomError(f"not a report of pytest-loom: {problem}", path=str(path)) from None
+
+
+_COUNTS = {"examined": "runs", "in_flight": "in_flight", "skipped": "out_of_scope"}
+
+
 def _pieces(report: DeployReport, *, ok: bool, extra: dict[str, int]) -> Iterator[bytes]:
-    summary = {**report.summary(), **extra, "strategies": report.strategies()}
-    head = msgspec.json.encode({"ok": ok, "schema": SCHEMA, "summary": summary})
-    yield head[:-1] + b',\n"contracts": ['
-    yield from _items(changed.as_dict() for changed in report.changed)
+    summary = {**report.summary(), **dict(sorted(extra.items())), "strategies": report.strategies()}
+    head = {"ok": ok, "schema": SCHEMA, "summary": summary, "notes": sorted(report.notes)}
+    yield msgspec.json.encode(head)[:-1] + b',\n"contracts": ['
+    changed = sorted(report.changed, key=lambda one: (one.workflow_id, one.was, one.now))
+    yield from _items(one.as_dict() for one in changed)
     yield b'],\n"findings": ['
-    yield from _items(found.as_dict() for found in report.findings)
+    yield from _items(found.as_dict() for found in report.finding_rows.in_order())
     yield b'],\n"runs": ['
-    yield from _items(run.as_dict() for run in report.runs)
+    yield from _items(run.as_dict() for run in report.run_rows.in_order())
     yield b"]}\n"
 
 

@@ -9,12 +9,14 @@ from pytest_loom.errors import printable, set_in
 
 _SHOWN = 3
 _ORDER = {"breaking": 0, "warning": 1, "info": 2}
+_CAUSES = 1000
+"""How many causes are told apart."""
 
 
 def verdict_line(report: DeployReport) -> str:
     """One line: does anything speak against this deploy, and how many runs say so?"""
     numbers = report.summary()
-    hurt = len({(found.execution_id, found.source) for found in report.findings if found.blocks})
+    hurt = report.hurt()
     runs = f"{numbers['runs']} run{'' if numbers['runs'] == 1 else 's'}"
     if not report.ok:
         head = f"NOT SAFE TO DEPLOY: {hurt} of {runs} would break"
@@ -29,14 +31,59 @@ def verdict_line(report: DeployReport) -> str:
     return ", ".join([head, *more])
 
 
+class Cause:
+    """Findings with one code, flow and step, as far as a reader needs them: how many, and the first of them."""
+
+    __slots__ = ("_accepted", "_open", "_shown", "accepted", "count", "severity", "versions")
+
+    def __init__(self, severity: str, shown: int) -> None:
+        self.severity = severity
+        self.count = 0
+        self.accepted = 0
+        self.versions: set[str | None] = set()
+        self._shown = shown
+        self._open: list[Finding] = []
+        self._accepted: list[Finding] = []
+
+    def add(self, found: Finding) -> None:
+        """One more."""
+        self.count += 1
+        self.accepted += found.acknowledged is not None
+        if len(self.versions) < 2:  # more is not asked
+            self.versions.add(found.version)
+        examples = self._open if found.acknowledged is None else self._accepted
+        if len(examples) < self._shown:
+            examples.append(found)
+
+    @property
+    def examples(self) -> list[Finding]:
+        """The first findings, those that nobody accepted before the others."""
+        return [*self._open, *self._accepted][: self._shown]
+
+    @property
+    def state(self) -> str:
+        """The severity, or that all of it is accepted."""
+        return "acknowledged" if self.accepted == self.count else self.severity
+
+
+def causes(findings: Iterable[Finding], shown: int) -> list[Cause]:
+    """The findings by cause, worst first. Holds ``shown`` findings of each cause, and so many causes at most."""
+    found: dict[tuple[str, str, str, str | None], Cause] = {}
+    for one in findings:
+        key = (one.severity, one.code, one.workflow_id, one.step)
+        if key not in found and len(found) >= _CAUSES:
+            key = (one.severity, one.code, one.workflow_id, None)  # where steps are made up as runs go on
+        if key not in found:
+            found[key] = Cause(one.severity, shown)
+        found[key].add(one)
+    return sorted(found.values(), key=lambda cause: (_ORDER[cause.severity], cause.state == "acknowledged"))
+
+
 def cause_lines(findings: Iterable[Finding], *, width: int = 80) -> Iterator[str]:
     """The causes in short, for the failure of one log file: the code, the place, what would happen, in which line."""
-    causes: dict[tuple[str, str, str | None], list[Finding]] = {}
-    for found in findings:
-        causes.setdefault((found.code, found.workflow_id, found.step), []).append(found)
-    for group in causes.values():
-        first = group[0]
-        yield f"{printable(first.code)}: {_place(first)}{_count(group)}"
+    for cause in causes(findings, 1):
+        (first,) = cause.examples
+        yield f"{printable(first.code)}: {_place(first)}{_count(cause)}"
         yield from set_in(first.message, "  ", width=width)
         if first.source.rpartition(":")[2].isdecimal():
             yield f"    {printable(first.source, 200)}"
@@ -44,18 +91,12 @@ def cause_lines(findings: Iterable[Finding], *, width: int = 80) -> Iterator[str
 
 def finding_lines(findings: Iterable[Finding], *, width: int = 80, shown: int = _SHOWN) -> Iterator[str]:
     """The findings grouped by cause, worst first; of each cause ``shown`` runs by name and the rest as a number."""
-    causes: dict[tuple[str, str, str, str | None], list[Finding]] = {}
-    for found in findings:
-        causes.setdefault((found.severity, found.code, found.workflow_id, found.step), []).append(found)
-    for (severity, code, _, _), group in sorted(causes.items(), key=_weight):
-        accepted = sum(found.acknowledged is not None for found in group)
-        group.sort(key=lambda found: found.acknowledged is not None)
-        first = group[0]
-        state = "acknowledged" if accepted == len(group) else severity
-        version_of_all = len({found.version for found in group}) == 1
-        yield f"{state}  {printable(code)}  {_place(first, version=version_of_all)}{_count(group)}"
+    for cause in causes(findings, shown):
+        first = cause.examples[0]
+        version_of_all = len(cause.versions) == 1
+        yield f"{cause.state}  {printable(first.code)}  {_place(first, version=version_of_all)}{_count(cause)}"
         yield from set_in(first.message, "  ", width=width)
-        for found in group[:shown]:
+        for found in cause.examples:
             name = printable(found.execution_id) or "(no execution named)"
             version = f" ({printable(found.version, 40)})" if found.version is not None and not version_of_all else ""
             yield f"    {name}{version}  {printable(found.source, 200)}"
@@ -63,8 +104,8 @@ def finding_lines(findings: Iterable[Finding], *, width: int = 80, shown: int = 
                 yield from set_in(found.message, "      ", width=width)
             if found.acknowledged:
                 yield from set_in(f"acknowledged by {found.acknowledged}", "      ", width=width)
-        if len(group) > shown:
-            yield f"    and {len(group) - shown} more (all are in the report: --loom-report=report.json)"
+        if cause.count > shown:
+            yield f"    and {cause.count - shown} more (all are in the report: --loom-report=report.json)"
         yield from set_in(f"-> {first.hint}", "  ", "     ", width=width)
 
 
@@ -90,10 +131,13 @@ def strategy_lines(report: DeployReport) -> Iterator[str]:
 
     Nothing where all of them simply go on either way, and for one run alone: its verdict says it.
     """
-    ways = [run.strategies for run in report.runs if run.strategies]
-    if len(ways) < 2 or all(set(way.values()) == {"resume"} for way in ways):
+    ways = plain = 0
+    for run in report.runs:
+        ways += bool(run.strategies)
+        plain += bool(run.strategies) and set(run.strategies.values()) == {"resume"}
+    if ways < 2 or ways == plain:
         return
-    yield f"strategies for {len(ways)} unfinished runs:"
+    yield f"strategies for {ways} unfinished runs:"
     yield f"  {'':20}{'go on':>10}{'need a person':>16}{'stranded':>12}"
     for strategy, row in report.strategies().items():
         yield f"  {strategy:20}{row['go_on']:>10}{row['need_a_person']:>16}{row['stranded']:>12}"
@@ -105,10 +149,5 @@ def _place(found: Finding, *, version: bool = False) -> str:
     return f"{flow}, step {printable(found.step)}" if found.step else flow
 
 
-def _count(group: list[Finding]) -> str:
-    return f", {len(group)} runs" if len(group) > 1 else ""
-
-
-def _weight(cause: tuple[tuple[str, str, str, str | None], list[Finding]]) -> tuple[int, bool]:
-    (severity, *_), group = cause
-    return _ORDER[severity], all(found.acknowledged is not None for found in group)
+def _count(cause: Cause) -> str:
+    return f", {cause.count} runs" if cause.count > 1 else ""

@@ -135,6 +135,6 @@ class TestCover:
     def test_the_others_are_left_alone(self) -> None:
         """What no entry covers comes back as it was, in its place."""
         others = [found("flow-missing"), found(), found(execution_id="r-2")]
-        after = acknowledge(others, [ack(execution="r-1")], TODAY)
+        after = list(acknowledge(others, [ack(execution="r-1")], TODAY))
         assert [one.acknowledged is None for one in after] == [True, False, True]
         assert (after[0], after[2]) == (others[0], others[2])

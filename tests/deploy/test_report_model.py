@@ -90,7 +90,7 @@ class TestReport:
             "warnings": 1,
             "infos": 1,
         }
-        report.findings.append(found("x"))
+        report.finding_rows.append(found("x"))
         assert (report.ok, report.summary()["breaking"]) == (False, 1)
 
     def test_an_acknowledged_warning_is_counted_once(self) -> None:
@@ -125,7 +125,8 @@ class TestReport:
         changed = [ChangedContract("f", "1a", "2b", (ContractChange("gate", "Go", "", "added", "additive", "new"),), 2)]
         report = DeployReport(findings, runs, 2, 1, 3, changed=changed)
         plain = json.loads(json.dumps(report.as_dict()))
-        assert DeployReport.from_dict(plain) == report
+        assert DeployReport.from_dict(plain).as_dict() == plain
+        assert DeployReport.unpacked(report.packed()).as_dict() == plain
 
     def test_what_each_strategy_makes_of_the_runs(self) -> None:
         """Runs that go on, that need a person and that are stranded, by strategy, over all parts of a simulation."""
@@ -137,7 +138,7 @@ class TestReport:
         for number, way in enumerate(ways):
             run = RunResult(f"r-{number}", "f", "running", "resume", "s", way)
             report.add(DeployReport.from_dict(json.loads(json.dumps(DeployReport(runs=[run]).as_dict()))))
-        report.runs.append(RunResult("over", "f", "completed", "fork", "s"))
+        report.run_rows.append(RunResult("over", "f", "completed", "fork", "s"))
         assert report.strategies() == {
             "window": {"go_on": 4, "need_a_person": 3, "stranded": 1},
             "closed": {"go_on": 0, "need_a_person": 4, "stranded": 4},

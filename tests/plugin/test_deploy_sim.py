@@ -37,7 +37,7 @@ class TestItems:
         assert collected(three) == [A, B, C, "test_plain.py::test_plain"]
         assert three(SIM, REPORT) == FAILED
         assert three.counts == {"failed": 2, "passed": 2}
-        assert [found["execution_id"] for found in three.report["findings"]] == ["r-9", "r-2"]
+        assert [found["execution_id"] for found in three.report["findings"]] == ["r-2", "r-9"]
 
     def test_without_the_flag_there_are_none(self, three: Desk) -> None:
         """Logs are no tests unless asked for."""

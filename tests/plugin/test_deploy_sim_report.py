@@ -30,9 +30,9 @@ class TestJudgement:
         assert three(SIM, REPORT) == FAILED
         assert three.counts == {"failed": 3, "passed": 2}
         assert [(found["code"], found["source"]) for found in three.report["findings"]] == [
+            ("log-unreadable", "logs/d.loom.jsonl"),
             ("log-unreadable", "logs/a.loom.jsonl:5"),
             ("step-removed", "logs/b.loom.jsonl"),
-            ("log-unreadable", "logs/d.loom.jsonl"),
         ]
 
     def test_a_failure_stands_alone(self, three: Desk) -> None:
@@ -198,7 +198,7 @@ class TestReports:
         """The schema of DESIGN section 7, with what this session has found."""
         assert three(SIM, REPORT) == FAILED
         report = three.report
-        assert list(report) == ["ok", "schema", "summary", "contracts", "findings", "runs"]
+        assert list(report) == ["ok", "schema", "summary", "notes", "contracts", "findings", "runs"]
         assert (report["ok"], report["schema"]) == (False, 1)
         assert report["summary"] == {
             "runs": 3,

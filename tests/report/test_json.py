@@ -36,7 +36,7 @@ def test_the_whole_schema(tmp_path: Path) -> None:
     ]
     report = DeployReport([RED, LOOK], runs, examined=2, in_flight=1, skipped=3, changed=[CHANGED])
     data = written(report, tmp_path / "report.json", ok=False, logs=2, not_judged=0)
-    assert list(data) == ["ok", "schema", "summary", "contracts", "findings", "runs"]
+    assert list(data) == ["ok", "schema", "summary", "notes", "contracts", "findings", "runs"]
     assert data == {
         "ok": False,
         "schema": 1,
@@ -52,6 +52,7 @@ def test_the_whole_schema(tmp_path: Path) -> None:
             "not_judged": 0,
             "strategies": {"fail-closed": {"go_on": 0, "need_a_person": 1, "stranded": 0}},
         },
+        "notes": [],
         "contracts": [
             {
                 "workflow_id": "refund",
