@@ -22,7 +22,7 @@ from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, na
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
 from pytest_loom.deploy.engines import asked
-from pytest_loom.deploy.report import BREAKING, Finding, finding, verdict_of
+from pytest_loom.deploy.report import BREAKING, IDLE, Finding, finding, verdict_of
 from pytest_loom.deploy.versions import contract_drift, contract_unknown
 from pytest_loom.errors import (
     FlowError,
@@ -44,7 +44,6 @@ from pytest_loom.log.upcast import current_version, registered
 from pytest_loom.resume.policy import FINE, HIGH, Policy, Verdict, Worker, load_policy
 
 _NOT_ALLOWED = {"resume": "approval-stale", "upcast": "upcast-missing", "migrate": "migration-missing"}
-_IDLE = "policy: the pattern "
 _ABOUT_A_CALL = frozenset({"tool-args", "approval-stale", "tool-missing", "effect-repeated"})
 
 
@@ -307,10 +306,10 @@ class Judge:
         self._names |= {*tools, *(f"permission:{one}" for tool in tools.values() for one in tool.permissions or ())}
         patterns = [(f"risk {risk}", one) for risk, listed in self.policy.risk.items() for one in listed]
         patterns += [("a rule", rule.tool) for rule in self.policy.rule if rule.tool is not None]
-        self.today.notes = [note for note in self.today.notes if not note.startswith(_IDLE)]
+        self.today.notes = [note for note in self.today.notes if not note.startswith(IDLE)]
         for where, pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in self._names):
-                self.today.notes.append(f"{_IDLE}{pattern!r} ({where}) fits no tool and no permission of today's flows")
+                self.today.notes.append(f"{IDLE}{pattern!r} ({where}) fits no tool and no permission of today's flows")
 
     def _yesterday(self, log: Log) -> Contract | None:
         """The contract that the run was started on, as far as it is kept."""

@@ -48,6 +48,9 @@ BREAKING: dict[str, Verdict] = {
 WARNING = frozenset({"suspended-carryover", "contract-drift", "contract-unknown", "step-inserted", "flow-ambiguous"})
 """Codes that a person should look at, and that never make a simulation fail."""
 
+IDLE = "policy: the pattern "
+"""How a note begins that says of a part of a policy that no run of the simulation needed it."""
+
 _VERSIONS = frozenset({"flowVersion", "contractFingerprint", "runtimeBuild", "stateSchemaVersion", "planSchemaVersion"})
 _LONG, _MANY = 100, 100
 _WORST_FIRST: tuple[Verdict, ...] = ("reject", "manual", "fork", "reapprove", "pin", "migrate", "upcast", "resume")
@@ -227,10 +230,16 @@ class DeployReport:
         """Take over what another part of the same simulation found."""
         self.finding_rows += other.findings
         self.run_rows += other.runs
+        if self.examined and other.examined:  # what is idle in one part may be used in another
+            both = {*self.notes} & {*other.notes}
+            self.notes = [note for note in self.notes if note in both or not note.startswith(IDLE)]
+            more = [note for note in other.notes if note in both or not note.startswith(IDLE)]
+        else:
+            more = other.notes
+        self.notes += [note for note in more if note not in self.notes]
         self.examined += other.examined
         self.in_flight += other.in_flight
         self.skipped += other.skipped
-        self.notes += [note for note in other.notes if note not in self.notes]
         self.contracts = {**self.contracts, **other.contracts}
         self.changed = merged([*self.changed, *other.changed])
 

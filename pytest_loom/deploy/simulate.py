@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_loom.contract.store import load_contracts
+from pytest_loom.contract.store import Contracts, load_contracts
 from pytest_loom.deploy.checks import Check
 from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
 from pytest_loom.deploy.report import DeployReport, RunResult, versions_of
 from pytest_loom.deploy.strategies import strategies
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Log
-from pytest_loom.resume.policy import load_policy
+from pytest_loom.log.migrations import registered as migrations
+from pytest_loom.log.upcast import registered as upcasters
+from pytest_loom.resume.policy import Policy, load_policy
+
+if TYPE_CHECKING:
+    from pytest_loom.deploy.parts import Part
 
 Scope = Literal["auto", "all", "in-flight"]
 SCOPES: tuple[Scope, ...] = ("auto", "all", "in-flight")
@@ -27,6 +35,7 @@ def simulate_deploy(
     scope: Scope = "auto",
     policy: Any = None,
     checks: Iterable[Check] = (),
+    executor: Executor | None = None,
 ) -> DeployReport:
     """Which of these recorded runs would today's flows strand or break? (ADR 0008)
 
@@ -37,31 +46,103 @@ def simulate_deploy(
     unfinished ones of a live store; ``policy`` is what ``load_policy`` takes; ``checks`` are asked beside the built-in
     ones.
 
+    An ``executor`` (processes, or those that Dask and Ray give) judges files, and shares of large ones, side by side:
+    ``logs`` has to be a path, a glob or an address then, and the flows something that can be pickled.
+
     A log that cannot be read is a finding and never hides the others. Raises LogError where there is no log at all,
     FlowError where the flows or contracts are not of a known shape or cannot be asked, LoomError where a check raises.
     """
     if scope not in SCOPES:
         raise ValueError(f"scope {scope!r} is none of {', '.join(SCOPES)}")
+    kept = None if contract is None else load_contracts(contract)
+    rules = load_policy(policy)
+    if executor is not None:
+        return _side_by_side(logs, flows, kept, scope, rules, tuple(checks), executor)
     if isinstance(logs, (str, os.PathLike)):
         from pytest_loom.sources import load_logs
 
         logs = load_logs(logs)
     elif isinstance(logs, Log):
         logs = [logs]
-    kept = None if contract is None else load_contracts(contract)
-    today = Today(flows)
-    judge = Judge(today, kept, load_policy(policy), checks)
-    report = DeployReport()
-    taken = 0
-    for item in surviving(logs):
-        taken += 1
-        _take(report, judge, item, scope)
+    report, taken = _simulated(surviving(logs), Judge(Today(flows), kept, rules, checks), scope)
     if not taken:
         raise LogError("no log to simulate", hint="An empty corpus proves nothing, so it is an error.")
-    report.notes += [note for note in today.notes if note not in report.notes]
-    report.contracts = today.contracts
-    report.changed = judge.compared.with_runs()
     return report
+
+
+def simulate_share(
+    logs: Iterable[Log | LogError], flows: Any, *, contract: Any, scope: Scope, policy: Any, checks: Iterable[Check]
+) -> DeployReport:
+    """The same for a share of a corpus, which may be empty; LogErrors are items of it."""
+    kept = None if contract is None else load_contracts(contract)
+    return _simulated(logs, Judge(Today(flows), kept, load_policy(policy), checks), scope)[0]
+
+
+def _simulated(logs: Iterable[Log | LogError], judge: Judge, scope: Scope) -> tuple[DeployReport, int]:
+    """The report, and how many logs there were."""
+    report = DeployReport()
+    taken = 0
+    for item in logs:
+        taken += 1
+        _take(report, judge, item, scope)
+    report.notes += [note for note in judge.today.notes if note not in report.notes]
+    report.contracts = judge.today.contracts
+    report.changed = judge.compared.with_runs()
+    return report, taken
+
+
+def _side_by_side(
+    logs: Any,
+    flows: Any,
+    kept: Contracts | None,
+    scope: Scope,
+    policy: Policy,
+    checks: tuple[Check, ...],
+    executor: Executor,
+) -> DeployReport:
+    """The simulation in parts, each of them by a worker of the executor."""
+    from pytest_loom.deploy.parts import parts_of, simulate_parts, workers_of
+    from pytest_loom.sources import find_files, is_address
+
+    if not isinstance(logs, (str, os.PathLike)):
+        raise TypeError("with an executor, logs is a path, a glob or an address: its workers read for themselves")
+    workers = workers_of(executor)
+    address = is_address(logs)
+    parts = parts_of([] if address else find_files(logs), [os.fspath(logs)] if address else [], workers)
+    part_of = functools.partial(
+        _part, flows=flows, kept=kept, scope=scope, policy=policy, checks=checks, registered=_registered()
+    )
+    return simulate_parts(parts, part_of, executor, workers)
+
+
+def _part(
+    part: Part,
+    *,
+    flows: Any,
+    kept: Contracts | None,
+    scope: Scope,
+    policy: Policy,
+    checks: tuple[Check, ...],
+    registered: list[str],
+) -> DeployReport:
+    """In a worker: one part."""
+    from pytest_loom.deploy.parts import check_registered
+    from pytest_loom.sources import is_address, iter_address, iter_file
+
+    judge = Judge(Today(flows), kept, policy, checks)
+    check_registered(_registered(), registered)
+    place = part.place
+    items = iter_address(place, part.share) if is_address(place) else iter_file(Path(place), part.share)
+    return _simulated(items, judge, scope)[0]
+
+
+def _registered() -> list[str]:
+    """What this process has registered that may change a verdict."""
+    from pytest_loom.sources import sources
+
+    found = [f"the upcaster of {one.kind} from version {one.from_version}" for one in upcasters()]
+    found += [f"the migration of {one.what} from version {one.from_version!r}" for one in migrations()]
+    return [*found, *(f"the source {one.name}" for one in sources())]
 
 
 def surviving(logs: Iterable[Log]) -> Iterator[Log | LogError]:

@@ -14,7 +14,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import IO, cast
 
@@ -25,6 +25,7 @@ from pytest_loom.errors import LogError, UnknownSchemaVersion, printable
 from pytest_loom.log.event import UNDECODABLE, Event, Log, NonEmpty, unknown_kind
 from pytest_loom.log.files import line_blocks, open_log
 from pytest_loom.log.schema import SCHEMA_VERSION, is_kernel_type, known_event_types, schema_problem
+from pytest_loom.log.share import Share
 
 WHOLE_FILE = 64 * 1024 * 1024
 """Up to this many bytes are grouped in memory in one pass."""
@@ -38,12 +39,17 @@ class _Version(msgspec.Struct, gc=False, rename="camel"):
     schema_version: str
 
 
+class _Changed(LogError):
+    """Of no run, and yet to be told by whoever sees it: another share may have been read before."""
+
+
 class _Group:
     """The lines of one execution as they come by: its events, and the first line that is none."""
 
-    __slots__ = ("error", "events")
+    __slots__ = ("error", "events", "execution_id")
 
-    def __init__(self) -> None:
+    def __init__(self, execution_id: str) -> None:
+        self.execution_id = execution_id
         self.events: list[Event] = []
         self.error: LogError | None = None
 
@@ -72,18 +78,22 @@ _OTHER_VERSION = "Read it with the pytest-loom of that version; nothing is guess
 _PARTIAL = "an unfinished recording; a last line that is cut off was never acknowledged and is left out"
 
 
-def read_jsonl(path: Path) -> Iterator[Log | LogError]:
-    """Every execution of one ``.jsonl`` file as a Log, or as the LogError that says why it is none."""
+def read_jsonl(path: Path, share: Share | None = None) -> Iterator[Log | LogError]:
+    """Every execution of one ``.jsonl`` file as a Log, or as the LogError that says why it is none.
+
+    With a ``share``, only its executions; of a large file the others are not decoded.
+    """
     try:
         with paused_gc():
             groups = _group(path)
         if groups is not None:
-            for group in groups:
-                yield _finish(group, path)
+            own = groups if share is None else [group for group in groups if share.holds(group.execution_id)]
+            yield from (_finish(group, path) for group in own)
         else:
-            yield from _walk(path, *_index(path))
+            yield from _walk(path, *_index(path), share)
     except LogError as error:
-        yield error
+        if share is None or share.holds(error.execution_id) or isinstance(error, _Changed):
+            yield error
 
 
 @contextmanager
@@ -111,7 +121,7 @@ def _group(path: Path) -> list[_Group] | None:
             for execution_id, items in _stretches(read_block(block, first_line, lines, name)):
                 group = groups.get(execution_id)
                 if group is None:
-                    group = groups[execution_id] = _Group()
+                    group = groups[execution_id] = _Group(execution_id)
                 group.take(items)
     if not groups:
         raise LogError(_NO_EVENT, path=name)
@@ -141,7 +151,9 @@ def _index(path: Path) -> tuple[_FileFacts, dict[int, int]]:
     return facts, {head: position for position, head in enumerate(heads) if head in scattered} if scattered else {}
 
 
-def _walk(path: Path, facts: _FileFacts, last_stretch: dict[int, int]) -> Iterator[Log | LogError]:
+def _walk(
+    path: Path, facts: _FileFacts, last_stretch: dict[int, int], share: Share | None = None
+) -> Iterator[Log | LogError]:
     """Second pass over a large file: each execution is handed out as soon as its last line has gone by."""
     groups: dict[str, _Group] = {}
     name = str(path)
@@ -149,19 +161,45 @@ def _walk(path: Path, facts: _FileFacts, last_stretch: dict[int, int]) -> Iterat
     number = -1
     with open_log(path) as stream:
         for first_line, lines, block in line_blocks(stream, path):
-            for execution_id, items in _stretches(read_block(block, first_line, lines, name)):
+            for execution_id, items in _own_stretches(block, first_line, lines, name, share):
                 if execution_id != current:
-                    if current is not None and last_stretch.get(hash(current), number) == number:
+                    if current in groups and last_stretch.get(hash(current), number) == number:
                         _check_unchanged(stream, facts, path)
                         yield _finish(groups.pop(current), path)
                     current = execution_id
                     number += 1
+                if items is None:
+                    continue
                 if hash(execution_id) in last_stretch:
                     _detach(items)
-                groups.setdefault(execution_id, _Group()).take(items)
+                groups.setdefault(execution_id, _Group(execution_id)).take(items)
         _check_unchanged(stream, facts, path)
     for group in groups.values():
         yield _finish(group, path)
+
+
+def _own_stretches(
+    block: bytes, first_line: int, lines: int, path: str, share: Share | None
+) -> Iterator[tuple[str, list[Event | LogError] | None]]:
+    """The stretches of a block; those of other shares are not decoded, and None."""
+    if share is None:
+        yield from _stretches(read_block(block, first_line, lines, path))
+        return
+    heads = _heads(block, first_line, lines, path)
+    texts = block.split(b"\n")
+    if len(heads) != lines:  # there are blank lines
+        for execution_id, items in _stretches(read_block(block, first_line, lines, path)):
+            yield execution_id, items if share.holds(execution_id) else None
+        return
+    start = 0
+    for execution_id, stretch in groupby(heads):
+        end = start + sum(1 for _ in stretch)
+        if share.holds(execution_id):
+            text = b"\n".join(texts[start:end]) + (b"\n" if end < len(texts) else b"")
+            yield execution_id, read_block(text, first_line + start, end - start, path)
+        else:
+            yield execution_id, None
+        start = end
 
 
 _FileFacts = tuple[int, int, int, int]
@@ -175,7 +213,7 @@ def _facts(stream: IO[bytes]) -> _FileFacts:
 def _check_unchanged(stream: IO[bytes], facts: _FileFacts, path: Path) -> None:
     """Raise LogError where the file is not the one that was indexed: its runs could come out cut in half."""
     if _facts(stream) != facts:
-        raise LogError("the file changed while it was read", path=str(path), hint="Read it when nobody writes to it.")
+        raise _Changed("the file changed while it was read", path=str(path), hint="Read it when nobody writes to it.")
 
 
 def _detach(items: list[Event | LogError]) -> None:

@@ -33,9 +33,13 @@ from pytest_loom.plugin.options import (
 if TYPE_CHECKING:
     from pytest_loom.deploy.checks import Check
     from pytest_loom.deploy.report import DeployReport
+    from pytest_loom.log.share import Share
 
-FILES = pytest.StashKey[tuple[dict[Path, None], list[str]]]()
-"""The log files of this session, and the patterns that matched none."""
+FILES = pytest.StashKey[tuple[dict[Path, "Share | None"], list[str]]]()
+"""The log files of this session, each with the share of it that is meant, and the patterns that matched none."""
+
+CORPUS = pytest.StashKey[str]()
+"""Where the session is a shard: all files that there are, in one word, so that shards of different ones are told."""
 
 CONTRACTS = pytest.StashKey[Any]()
 """The contracts that were captured before."""
@@ -67,12 +71,46 @@ class LogFile(pytest.File):
     """A file of recorded runs."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One item for the whole file."""
-        yield DeploySim.from_parent(self, name=ITEM_NAME, callobj=deploy_sim)
+        """One item for the whole file; where pytest-xdist works on a large one, a part for each of its workers."""
+        from pytest_loom.deploy.parts import LARGE
+        from pytest_loom.log.share import Share
+
+        share = session_files(self.config)[0].get(self.path)
+        count = _workers() if self.path in ADDRESSES or self.size >= LARGE else 1
+        if count < 2:
+            yield DeploySim.made(self, ITEM_NAME, share, self.size)
+            return
+        for number in range(count):
+            part = Share(number, count) if share is None else share.part(Share(number, count))
+            yield DeploySim.made(self, f"{ITEM_NAME}[{number + 1}-of-{count}]", part, self.size // count)
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+
+def _workers() -> int:
+    """How many workers pytest-xdist has started, which all of them are told alike."""
+    told = os.environ.get("PYTEST_XDIST_WORKER_COUNT", "")
+    return int(told) if told.isdecimal() else 1
 
 
 class DeploySim(pytest.Function):
-    """Holds the runs of one log file against today's flows."""
+    """Holds the runs of one log file, or the share of them, against today's flows; ``size`` in bytes."""
+
+    share: Share | None = None
+    size = 0
+
+    @classmethod
+    def made(cls, parent: LogFile, name: str, share: Share | None, size: int) -> DeploySim:
+        """The item of a file or of a part of it."""
+        item: DeploySim = cls.from_parent(parent, name=name, callobj=deploy_sim)
+        item.share, item.size = share, size
+        return item
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Failures are about the log, not about this module."""
@@ -102,14 +140,14 @@ class Problem(pytest.Item):
 
 def is_simulation(nodeid: str) -> bool:
     """Whether a node id is that of a simulation (pytest-xdist may add the name of a group to it)."""
-    name = nodeid.rpartition("::")[2]
-    return name.partition("@")[0] == ITEM_NAME or name.partition("[")[0] == PROBLEM_NAME
+    name = nodeid.rpartition("::")[2].partition("@")[0].partition("[")[0]
+    return name in (ITEM_NAME, PROBLEM_NAME)
 
 
 def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     """The body of a simulation item."""
     from pytest_loom.deploy.acks import acknowledge
-    from pytest_loom.deploy.simulate import simulate_deploy
+    from pytest_loom.deploy.simulate import simulate_deploy, simulate_share
     from pytest_loom.errors import LoomError
     from pytest_loom.report.text import cause_lines
     from pytest_loom.sources import LogStream, iter_address, iter_file
@@ -117,24 +155,29 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     node = request.node
     config = request.config
     settings = config.stash[SETTINGS]
+    share = getattr(node, "share", None)
     if node.path in ADDRESSES:
-        logs = LogStream(iter_address(ADDRESSES[node.path]))
+        items = iter_address(ADDRESSES[node.path], share)
     else:
-        logs = LogStream(iter_file(Path(shown(node.path, config.invocation_params.dir))))
+        items = iter_file(Path(shown(node.path, config.invocation_params.dir)), share)
+    rules: dict[str, Any] = {
+        "contract": kept_contracts(config),
+        "scope": settings.scope,
+        "policy": settings.policy,
+        "checks": checks_of(node),
+    }
     try:
-        report = simulate_deploy(
-            logs,
-            loom_flows,
-            contract=kept_contracts(config),
-            scope=settings.scope,  # type: ignore[arg-type]  # argparse knows the choices
-            policy=settings.policy,
-            checks=checks_of(node),
-        )
+        if share is None:
+            report = simulate_deploy(LogStream(items), loom_flows, **rules)
+        else:
+            report = simulate_share(items, loom_flows, **rules)
         captured = _captured(settings, loom_flows, report) if settings.update else []
     except LoomError as error:
         raise failing(f"deploy simulation: not judged: {error}") from None
     report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
     node.stash[FACTS] = {"report": report.packed(), "captured": captured}
+    if share is not None and share.number % _workers():
+        node.stash[FACTS]["logs"] = 0  # its first part counts for it
     node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]  # a rerun has its own
     node.user_properties.append(("loom", json.dumps({"ok": report.ok, **report.summary()})))
     if not report.ok:
@@ -203,10 +246,19 @@ def flows_for(node: pytest.Item) -> Any:
     raise unusable[target]
 
 
-def session_files(config: pytest.Config) -> tuple[dict[Path, None], list[str]]:
+def session_files(config: pytest.Config) -> tuple[dict[Path, Share | None], list[str]]:
     """The log files of this session, looked up once, and the patterns that match none."""
     if FILES not in config.stash:
-        config.stash[FILES] = log_files(config.stash[SETTINGS])
+        settings = config.stash[SETTINGS]
+        files, empty = log_files(settings)
+        meant: dict[Path, Share | None] = dict.fromkeys(files)
+        if settings.shard is not None:
+            from pytest_loom.deploy.parts import chosen, corpus_of
+
+            config.stash[CORPUS] = corpus_of(files, settings.base)
+            stores = {path: settings.shard for path in files if path in ADDRESSES}
+            meant = {**stores, **dict(chosen([path for path in files if path not in ADDRESSES], settings.shard))}
+        config.stash[FILES] = meant, empty
     return config.stash[FILES]
 
 
@@ -253,7 +305,14 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     _add_logs_elsewhere(session, items)
     found = any(isinstance(item, DeploySim) for item in items)
     yield
-    _replace_hopeless(session, items, found=found)
+    _replace_hopeless(session, items, found=found or is_empty_shard(session.config))
+    if _workers() > 1:  # the large ones first, so that no worker is left with one at the end
+        items.sort(key=lambda item: -item.size if isinstance(item, DeploySim) else 0)
+
+
+def is_empty_shard(config: pytest.Config) -> bool:
+    """Whether there are logs, and all of them are in other shards."""
+    return config.stash[SETTINGS].shard is not None and not session_files(config)[0] and bool(config.stash[CORPUS])
 
 
 def _add_logs_elsewhere(session: pytest.Session, items: list[pytest.Item]) -> None:

@@ -17,11 +17,13 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_loom.deploy.acks import Ack
+    from pytest_loom.log.share import Share
     from pytest_loom.resume.policy import Policy
 
 SCOPES = ("auto", "all", "in-flight")
 DEFAULT_LOGS = ("**/*.loom.jsonl", "**/*.loom.jsonl.gz")
 REPORT_SUFFIXES = (".json",)
+MAX_SHARDS = 10_000
 SUFFIX = "loomrun"
 """How the files of ``loom_snapshot`` end; no other extension of syrupy may end so."""
 _HERE = str(Path(__file__).parent)
@@ -48,6 +50,7 @@ class Settings:
         acks: list[Ack],
         contracts: Path,
         policy: Policy | None,
+        shard: Share | None,
     ) -> None:
         self.base = base
         self.simulate = simulate
@@ -59,6 +62,7 @@ class Settings:
         self.acks = acks
         self.contracts = contracts
         self.policy = policy
+        self.shard = shard
 
 
 SETTINGS = pytest.StashKey[Settings]()
@@ -84,6 +88,11 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         metavar="FILE",
         help="write the deploy report to FILE; the form follows its suffix (.json); may be given several times",
+    )
+    group.addoption(
+        "--loom-shard",
+        metavar="K/N",
+        help="judge one of N parts of the recorded runs, for CI jobs side by side; see pytest-loom merge",
     )
     group.addoption(
         "--loom-update",
@@ -152,7 +161,24 @@ def read_settings(config: pytest.Config) -> Settings:
         acks=_acks(base / acks) if acks and simulate else [],
         contracts=base / (contracts or "loom-contracts"),
         policy=_policy(base / policy) if policy and simulate else None,
+        shard=_shard(config.getoption("loom_shard"), simulate=simulate),
     )
+
+
+def _shard(text: str | None, *, simulate: bool) -> Share | None:
+    """``K/N`` as a share. Raises pytest.UsageError."""
+    if text is None:
+        return None
+    from pytest_loom.log.share import Share
+
+    number, slash, of = text.partition("/")
+    if not (slash and number.isascii() and of.isascii() and number.isdecimal() and of.isdecimal()):
+        raise pytest.UsageError(f"--loom-shard={text}: it has to be K/N, such as 3/64")
+    if not 1 <= int(number) <= int(of) <= MAX_SHARDS:
+        raise pytest.UsageError(f"--loom-shard={text}: K goes from 1 to N, and N to {MAX_SHARDS}")
+    if not simulate:
+        raise pytest.UsageError("--loom-shard divides a deploy simulation: give --loom-deploy-sim too")
+    return Share(int(number) - 1, int(of))
 
 
 def hide_summaries(config: pytest.Config) -> None:

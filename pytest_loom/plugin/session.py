@@ -13,7 +13,7 @@ import pytest
 
 from pytest_loom.errors import printable
 from pytest_loom.plugin.goldens import unused_goldens, used_goldens
-from pytest_loom.plugin.items import is_simulation, session_files
+from pytest_loom.plugin.items import CORPUS, is_empty_shard, is_simulation, session_files
 from pytest_loom.plugin.options import SETTINGS, raised_at, shown
 
 _WIRE = "loom_goldens"
@@ -84,13 +84,20 @@ class Accounting:
             else:
                 self.not_judged += facts.get("logs", 1)
         broken = any(nodeid in self.failed or "report" not in self.facts.get(nodeid, {}) for nodeid in self.simulations)
-        self.ok = bool(self.simulations) and self.report.ok and not broken
-        self._publish({"logs": self.logs, "not_judged": self.not_judged})
+        some = bool(self.simulations) or is_empty_shard(self.config)
+        self.ok = some and self.report.ok and not broken
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and is_empty_shard(self.config):
+            session.exitstatus = exitstatus = pytest.ExitCode.OK
+        numbers: dict[str, Any] = {"logs": self.logs, "not_judged": self.not_judged}
+        if settings.shard is not None:
+            shard = f"{settings.shard.number + 1}/{settings.shard.of}"
+            numbers |= {"shard": shard, "corpus": self.config.stash[CORPUS]}
+        self._publish(numbers)
         asked = bool(self.simulations or settings.reports)
         if exitstatus == pytest.ExitCode.OK and (self.errors or (asked and not self.ok)):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _publish(self, numbers: dict[str, int]) -> None:
+    def _publish(self, numbers: dict[str, Any]) -> None:
         """Show the report to the hook, and write it; what goes wrong is said, and makes the session fail."""
         from pytest_loom.report.json import write_json
 
@@ -145,7 +152,9 @@ class Accounting:
         quiet = self.config.get_verbosity() < 0
         yield from finding_lines(found for found in self.report.findings if found.blocks or not quiet)
         yield from () if quiet else [*contract_lines(self.report), *strategy_lines(self.report)]
-        if not self.simulations:
+        if is_empty_shard(self.config):
+            yield "nothing to judge: all recorded runs are in other shards"
+        elif not self.simulations:
             yield "nothing was judged: no log file was among the selected tests"
         elif self.report.ok and not self.ok:
             yield f"NOT JUDGED: {self._not_judged()}see the failures above"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pytest_loom.log.files import replacing
 SCHEMA = 1
 
 
-def write_json(report: DeployReport, path: Path, *, ok: bool, extra: dict[str, int]) -> None:
+def write_json(report: DeployReport, path: Path, *, ok: bool, extra: Mapping[str, Any]) -> None:
     """Write ``{"ok", "schema", "summary", "notes", "contracts", "findings", "runs"}`` atomically.
 
     ``ok`` is the verdict of the whole session, which is never better than the report's; ``extra`` adds numbers to the
@@ -28,7 +28,7 @@ def write_json(report: DeployReport, path: Path, *, ok: bool, extra: dict[str, i
             stream.write(piece)
 
 
-def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, int]]:
+def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, Any]]:
     """What ``write_json`` wrote: the report, ``ok`` and ``extra``. Raises LoomError where the file is none such."""
     try:
         data = msgspec.json.decode(path.read_bytes())
@@ -54,7 +54,7 @@ def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, int]]:
 _COUNTS = {"examined": "runs", "in_flight": "in_flight", "skipped": "out_of_scope"}
 
 
-def _pieces(report: DeployReport, *, ok: bool, extra: dict[str, int]) -> Iterator[bytes]:
+def _pieces(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> Iterator[bytes]:
     summary = {**report.summary(), **dict(sorted(extra.items())), "strategies": report.strategies()}
     head = {"ok": ok, "schema": SCHEMA, "summary": summary, "notes": sorted(report.notes)}
     yield msgspec.json.encode(head)[:-1] + b',\n"contracts": ['

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from pytest_loom.errors import LogError, LoomError, printable
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.files import SIDE_FILES, check_file, read_head
+from pytest_loom.log.share import Share
 
 
 class Source(Protocol):
@@ -141,16 +142,20 @@ def iter_logs(files: Iterable[Path]) -> Iterator[Log | LogError]:
         yield from iter_file(file)
 
 
-def iter_file(file: Path) -> Iterator[Log | LogError]:
-    """Every log of one file, by the source that knows it; a broken one as its LogError."""
+def iter_file(file: Path, share: Share | None = None) -> Iterator[Log | LogError]:
+    """Every log of one file, by the source that knows it; a broken one as its LogError.
+
+    With a ``share``, only the runs that are in it. A source that has ``read_share(path, share)`` need not read the
+    others.
+    """
     try:
         found = source_of(file)
     except LogError as error:
-        yield error
+        yield from () if share is not None and share.number else (error,)
         return
     count = 0
     try:
-        for item in found.read(file):
+        for item in _read(found, "read", file, share):
             count += 1
             if isinstance(item, Log) and item.source == "loom" and found.name != "loom":
                 item.source, item.engine, item.live = found.name, found.engine, found.live
@@ -158,8 +163,17 @@ def iter_file(file: Path) -> Iterator[Log | LogError]:
     except Exception as problem:
         yield problem if isinstance(problem, LogError) else _source_failed(found, file, problem)
         return
-    if not count:
+    if not count and share is None:
         yield LogError(f"the {found.name} source finds no run in it", path=str(file))
+
+
+def _read(source: Any, how: str, place: Any, share: Share | None) -> Iterator[Log | LogError]:
+    """What a source reads with ``read`` or ``read_address``, or the part of it that is in the share."""
+    if share is None:
+        return iter(getattr(source, how)(place))
+    if hasattr(source, f"{how}_share"):
+        return iter(getattr(source, f"{how}_share")(place, share))
+    return (item for item in getattr(source, how)(place) if share.holds(item.execution_id))
 
 
 def is_address(source: str | os.PathLike[str]) -> bool:
@@ -167,11 +181,12 @@ def is_address(source: str | os.PathLike[str]) -> bool:
     return "://" in os.fspath(source)
 
 
-def iter_address(address: str) -> Iterator[Log | LogError]:
+def iter_address(address: str, share: Share | None = None) -> Iterator[Log | LogError]:
     """Every run of the store at an address, by the source that reads its scheme; what is wrong as a LogError.
 
-    A source reads addresses where it has ``schemes`` and ``read_address(address)``. Nothing but the scheme of one that
-    nobody reads is shown: there may be a password in it.
+    A source reads addresses where it has ``schemes`` and ``read_address(address)``, and ``read_address_share(address,
+    share)`` where it can leave out the others by itself. Nothing but the scheme of one that nobody reads is shown:
+    there may be a password in it.
     """
     scheme = address.partition("://")[0].lower()
     try:
@@ -181,13 +196,13 @@ def iter_address(address: str) -> Iterator[Log | LogError]:
         return
     count = 0
     try:
-        for item in found.read_address(address):
+        for item in _read(found, "read_address", address, share):
             count += 1
             yield item
     except LoomError as error:
         yield error if isinstance(error, LogError) else LogError(error.what, hint=error.hint)
         return
-    if not count:
+    if not count and share is None:
         yield LogError(f"the {found.name} source finds no run in it", path=f"{printable(scheme)}://…")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.read import read_jsonl
+from pytest_loom.log.share import Share
 
 
 class LoomSource:
@@ -28,6 +29,10 @@ class LoomSource:
     def read(self, path: Path) -> Iterator[Log | LogError]:
         """Each execution of the file, or what is wrong with it."""
         return read_jsonl(path)
+
+    def read_share(self, path: Path, share: Share) -> Iterator[Log | LogError]:
+        """The same for the executions of one share."""
+        return read_jsonl(path, share)
 
 
 source = LoomSource()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Engine, Log
+from pytest_loom.log.share import Share
 from pytest_loom.sources.langgraph import postgres
 from pytest_loom.sources.langgraph.mapping import to_log
 from pytest_loom.sources.langgraph.sqlite import read_rows
@@ -40,24 +41,27 @@ class LangGraphSource:
             return False
         return _MARK in head or _MARK in _start_of(Path(f"{path}-wal"))
 
-    def read(self, path: Path) -> Iterator[Log | LogError]:
-        """Every thread of the store, one at a time."""
+    def read(self, path: Path, share: Share | None = None) -> Iterator[Log | LogError]:
+        """Every thread of the store, or of a share of it, one at a time."""
         name = str(path)
         try:
-            for item in read_rows(path):
+            for item in read_rows(path, share):
                 yield item if isinstance(item, LogError) else self.log(*item, name)
         except LogError as error:
             yield error
 
-    def read_address(self, address: str) -> Iterator[Log | LogError]:
-        """Every thread of a PostgreSQL store, one at a time; the password is in no text."""
+    def read_address(self, address: str, share: Share | None = None) -> Iterator[Log | LogError]:
+        """Every thread of a PostgreSQL store, or of a share, one at a time; the password is in no text."""
         name = postgres.masked(address)
         try:
-            for item in postgres.read_rows(address):
+            for item in postgres.read_rows(address, share):
                 yield self.log(*item, name)
         except LogError as error:
             error.path = error.path or name
             yield error
+
+    read_share = read
+    read_address_share = read_address
 
     def log(self, thread_id: str, rows: list[CheckpointRow], writes: list[WriteRow], path: str) -> Log | LogError:
         """One thread as a log."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from pytest_loom.errors import LogError, Unsupported, printable
+from pytest_loom.log.share import Share
 from pytest_loom.sources.langgraph.sqlite import ThreadRows
 from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow
 
@@ -29,7 +30,9 @@ _IN_FULL = 5
 
 _CHECKPOINTS = """
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint::text, metadata::text
-FROM {schema}checkpoints ORDER BY thread_id, checkpoint_ns, checkpoint_id"""
+FROM {schema}checkpoints {where} ORDER BY thread_id, checkpoint_ns, checkpoint_id"""
+_SHARE = """
+WHERE ('x' || substr(md5(thread_id), 1, 8))::bit(32)::bigint BETWEEN {begin} AND {end}"""
 _WRITES = """
 SELECT checkpoint_ns, checkpoint_id, task_id, {path}, idx, channel, type, blob
 FROM {schema}checkpoint_writes WHERE thread_id = %s ORDER BY checkpoint_ns, checkpoint_id, task_id, idx"""
@@ -52,8 +55,8 @@ def masked(address: str) -> str:
     return urlunsplit((parts.scheme, f"{user}{host}{port}", parts.path, "", ""))
 
 
-def read_rows(address: str) -> Iterator[ThreadRows]:
-    """Each thread of the store that ``address`` names (``postgresql://user:password@host/database``).
+def read_rows(address: str, share: Share | None = None) -> Iterator[ThreadRows]:
+    """Each thread of the store, or of a share of it, that ``address`` names (``postgresql://user:password@host/database``).
 
     ``?schema=NAME`` reads the tables of another schema. Raises LogError where the store cannot be had, Unsupported
     where psycopg is not installed.
@@ -67,7 +70,7 @@ def read_rows(address: str) -> Iterator[ThreadRows]:
     shown = masked(address)
     try:
         with _connected(psycopg, address) as (connection, schema):
-            yield from _threads(psycopg, connection, schema)
+            yield from _threads(psycopg, connection, schema, share)
     except psycopg.Error as problem:
         raise LogError(f"the database cannot be read: {_cause(problem, address)}", path=shown) from None
 
@@ -99,7 +102,8 @@ def _cause(problem: Exception, address: str) -> str:
     return printable(text.replace(password, "***") if password else text, 300)
 
 
-def _threads(psycopg: Any, connection: Any, schema: str) -> Iterator[ThreadRows]:
+def _threads(psycopg: Any, connection: Any, schema: str, share: Share | None) -> Iterator[ThreadRows]:
+    where = "" if share is None else _SHARE.format(begin=share.begin, end=share.end - 1)
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT to_regclass(%s), to_regclass(%s)", (f"{schema}checkpoints", f"{schema}checkpoint_writes")
@@ -117,7 +121,7 @@ def _threads(psycopg: Any, connection: Any, schema: str) -> Iterator[ThreadRows]
         path = "task_path" if cursor.fetchone()[0] else "''"
     with connection.cursor(name="loom_checkpoints") as stream:
         stream.itersize = _AT_ONCE
-        stream.execute(_CHECKPOINTS.format(schema=schema))
+        stream.execute(_CHECKPOINTS.format(schema=schema, where=where))
         thread: str | None = None
         found: list[Any] = []
         for row in stream:

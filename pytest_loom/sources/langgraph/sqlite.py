@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pytest_loom.errors import LogError
+from pytest_loom.log.share import Share, key_of
 from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow
 
 _TRIES = 3
@@ -23,8 +24,8 @@ _MAX_VALUE = 1 << 30
 ThreadRows = tuple[str, list[CheckpointRow], list[WriteRow]]
 
 
-def read_rows(path: Path) -> Iterator[ThreadRows | LogError]:
-    """Each thread of the store, in the order of the primary key. Only one is in memory at a time.
+def read_rows(path: Path, share: Share | None = None) -> Iterator[ThreadRows | LogError]:
+    """Each thread of the store, or of a share of it, in the order of the primary key, one in memory at a time.
 
     Raises LogError where the store cannot be opened, or was changed while it was read.
     """
@@ -33,7 +34,7 @@ def read_rows(path: Path) -> Iterator[ThreadRows | LogError]:
         try:
             connection = _open(path, stack)
             stack.callback(connection.close)
-            yield from _threads(connection, path)
+            yield from _threads(connection, path, share)
         except sqlite3.Error as problem:
             raise LogError(f"the database cannot be read: {problem}", path=str(path)) from None
         except OSError as problem:
@@ -86,7 +87,7 @@ def columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {row[1].decode() for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
-def _threads(connection: sqlite3.Connection, path: Path) -> Iterator[ThreadRows | LogError]:
+def _threads(connection: sqlite3.Connection, path: Path, share: Share | None) -> Iterator[ThreadRows | LogError]:
     known, written = columns(connection, "checkpoints"), columns(connection, "writes")
     if not {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint"} <= known:
         raise LogError(
@@ -97,11 +98,17 @@ def _threads(connection: sqlite3.Connection, path: Path) -> Iterator[ThreadRows 
     order = "thread_id, checkpoint_ns, checkpoint_id"
     head = ", ".join(name if name in known else "NULL" for name in ("parent_checkpoint_id", "type"))
     metadata = "metadata" if "metadata" in known else "NULL"
-    rows = connection.execute(f"SELECT {order}, {head}, checkpoint, {metadata} FROM checkpoints ORDER BY {order}")
+    where = ""
+    if share is not None:
+        connection.create_function("loom_key", 1, lambda thread: key_of(_text(thread)), deterministic=True)
+        where = f"WHERE loom_key(thread_id) >= {share.begin} AND loom_key(thread_id) < {share.end}"
+    rows = connection.execute(
+        f"SELECT {order}, {head}, checkpoint, {metadata} FROM checkpoints {where} ORDER BY {order}"
+    )
     if {"thread_id", "checkpoint_ns", "checkpoint_id", "task_id", "idx", "channel", "value"} <= written:
         task_path = "task_path" if "task_path" in written else "''"
         fields = f"task_id, {task_path}, idx, channel, {'type' if 'type' in written else 'NULL'}, value"
-        others = connection.execute(f"SELECT {order}, {fields} FROM writes ORDER BY {order}, task_id, idx")
+        others = connection.execute(f"SELECT {order}, {fields} FROM writes {where} ORDER BY {order}, task_id, idx")
     else:
         others = iter(())  # type: ignore[assignment]  # before there were writes
     waiting = next(others, None)
