@@ -176,8 +176,8 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
         raise failing(f"deploy simulation: not judged: {error}") from None
     report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
     node.stash[FACTS] = {"report": report.packed(), "captured": captured}
-    if share is not None and share.number % _workers():
-        node.stash[FACTS]["logs"] = 0  # its first part counts for it
+    if share is not None:  # the first part counts for the file: here, and over all shards
+        node.stash[FACTS] |= {"logs": int(not share.number % _workers()), "files": int(not share.number)}
     node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]  # a rerun has its own
     node.user_properties.append(("loom", json.dumps({"ok": report.ok, **report.summary()})))
     if not report.ok:

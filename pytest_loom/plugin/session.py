@@ -39,6 +39,7 @@ class Accounting:
         self.report: Any = None
         self.ok = True
         self.logs = 0
+        self.files = 0
         self.not_judged = 0
         self.errors: list[str] = []
 
@@ -79,6 +80,7 @@ class Accounting:
         for nodeid in sorted(self.simulations):
             facts = self.facts.get(nodeid, {})
             self.logs += facts.get("logs", 1)
+            self.files += facts.get("files", facts.get("logs", 1))
             if "report" in facts:
                 self.report.add(DeployReport.unpacked(facts["report"]))
             else:
@@ -88,7 +90,7 @@ class Accounting:
         self.ok = some and self.report.ok and not broken
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and is_empty_shard(self.config):
             session.exitstatus = exitstatus = pytest.ExitCode.OK
-        numbers: dict[str, Any] = {"logs": self.logs, "not_judged": self.not_judged}
+        numbers: dict[str, Any] = {"logs": self.files, "not_judged": self.not_judged}
         if settings.shard is not None:
             shard = f"{settings.shard.number + 1}/{settings.shard.of}"
             numbers |= {"shard": shard, "corpus": self.config.stash[CORPUS]}
