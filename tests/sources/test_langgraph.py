@@ -14,6 +14,7 @@ import pytest
 
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Log
+from pytest_loom.log.share import Share
 from pytest_loom.sources import iter_file, load_logs, source_of
 from pytest_loom.sources.langgraph import LangGraphSource
 from pytest_loom.sources.langgraph.values import decode_value
@@ -99,6 +100,19 @@ def test_every_store_is_read_as_the_library_reads_it(
         assert sorted(asked, key=json.dumps) == questions
         assert logs[thread].live
         assert logs[thread].engine == "checkpoint"
+
+
+@needs_corpus
+def test_the_shares_of_a_store_are_the_store() -> None:
+    """Each thread comes once, with the same events, however many workers divide the store."""
+    assert CORPUS is not None
+    for path in CORPUS.rglob("*.sqlite"):
+        whole = {item.execution_id: item for item in iter_file(path)}
+        shares = [list(iter_file(path, Share(number, 3))) for number in range(3)]
+        found = {item.execution_id: item for share in shares for item in share}
+        assert sum(map(len, shares)) == len(found) == len(whole)
+        for name, item in whole.items():
+            assert not isinstance(item, Log) or item.events == getattr(found[name], "events", None)
 
 
 @needs_corpus

@@ -20,7 +20,8 @@ import pytest
 
 from pytest_loom import simulate_deploy
 from pytest_loom.errors import LogError
-from pytest_loom.sources import load_logs
+from pytest_loom.log.share import Share
+from pytest_loom.sources import iter_address, load_logs
 from tests import pages
 from tests.engines.langgraph.changes import APPS, HEAD
 from tests.engines.langgraph.conftest import Bench, needs_langgraph
@@ -123,6 +124,17 @@ def test_a_change_is_found_in_a_postgres_store(store: str, bench: Bench) -> None
     assert [(found.code, found.execution_id) for found in broken] == [("frontier-missing", "chain")]
     assert "s3cret" not in str(report.as_dict())
     assert broken[0].source.startswith("postgresql://loom@127.0.0.1:")
+
+
+def test_the_shares_of_a_store_are_the_store(store: str) -> None:
+    """The server gives each worker its threads, by the key that we compute for SQLite as well."""
+    whole = {log.execution_id: log for log in load_logs(store)}
+    for of in (2, 5):
+        found: dict[int, list[Any]] = {number: list(iter_address(store, Share(number, of))) for number in range(of)}
+        for number, logs in found.items():
+            assert all(Share(number, of).holds(log.execution_id) for log in logs)
+            assert all(log.events == whole[log.execution_id].events for log in logs)
+        assert sorted(log.execution_id for logs in found.values() for log in logs) == sorted(whole)
 
 
 def test_a_store_that_cannot_be_had_says_so_without_the_password(server: str) -> None:
