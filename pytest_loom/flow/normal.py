@@ -20,17 +20,15 @@ from pytest_loom.flow.values import encode
 from pytest_loom.fold import branch_order
 from pytest_loom.log.event import UNDECODABLE, Event, Log
 from pytest_loom.log.schema import is_kernel_type
+from pytest_loom.log.tokens import HEX, TOKEN, UUID
 from pytest_loom.log.write import encode_events
 
 EXECUTION = "execution"
 """Stands for the execution's id (with a number where a payload holds this very word already)."""
 
-_UUID = rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_HEX = rb"(?<![0-9A-Za-z])[0-9a-f]{32}(?![0-9A-Za-z])"
 _TIME = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"
 _NUMBER = rb"(?<![0-9A-Za-z.])\d+\.\d+(?:[eE][+-]?\d+)?(?![0-9A-Za-z.])"
-_SHAPES = b"|".join((_UUID, _HEX, _TIME, _NUMBER))
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[0-9.eE+-]*')
+_SHAPES = b"|".join((UUID, HEX, _TIME, _NUMBER))
 _LONG = 16
 """From this length on an id is recognised within a word too."""
 
@@ -199,7 +197,7 @@ def _without_chance(events: Sequence[Event], execution_id: str, identity: str) -
             return found.get(text, text) if text != said else text
         return pattern.sub(lambda match: found.get(match[0], match[0]), text)
 
-    return [own.get(index) or _TOKEN.sub(replaced, text) for index, text in enumerate(texts)]
+    return [own.get(index) or TOKEN.sub(replaced, text) for index, text in enumerate(texts)]
 
 
 def _chances(events: Sequence[Event]) -> Iterator[tuple[int, str, bytes]]:
@@ -241,7 +239,7 @@ def _now_forms(number: int, value: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _uuid_forms(number: int, value: bytes) -> list[tuple[bytes, bytes]]:
-    if re.fullmatch(_UUID, value) is None:
+    if re.fullmatch(UUID, value) is None:
         return []
     placeholder = b"00000000-0000-4000-8000-%012x" % number
     return [(value, placeholder), (value.replace(b"-", b""), placeholder.replace(b"-", b""))]
