@@ -14,6 +14,7 @@ from pytest_loom.deploy import apart
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
+from pytest_loom.log.origin import origin_of
 
 _LOADERS = {"openai-agents": "pytest_loom.sources.openai_agents.shadow"}
 """By the name of a log's source: our module whose ``loaded(path, flow)`` says what the SDK makes of a run."""
@@ -24,6 +25,16 @@ _REFUSED = (
 )
 
 
+def not_asked(log: Log) -> str:
+    """What to say of an imported run that its SDK would have been asked about; "" for any other."""
+    if log.source not in _LOADERS or not origin_of(log) or not log.state.in_flight:
+        return ""
+    return (
+        f"unfinished runs imported from {log.source} are judged by what their logs say: only the engine's own record"
+        " can be loaded by the SDK itself, so what only that refuses is not found"
+    )
+
+
 def shadowed(log: Log, flow: Any) -> Iterator[Finding]:
     """What the SDK says of an unfinished run on today's flow: refused, a question lost, arguments refused.
 
@@ -32,6 +43,8 @@ def shadowed(log: Log, flow: Any) -> Iterator[Finding]:
     module = _LOADERS.get(log.source)
     if module is None or not log.state.in_flight or log.live or not hasattr(type(flow), "as_tool"):
         return
+    if origin_of(log):
+        return  # an imported run: the SDK reads its own record only (``not_asked``)
     loaded = importlib.import_module(module).loaded
 
     def ask() -> Any:

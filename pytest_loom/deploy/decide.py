@@ -18,6 +18,7 @@ from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, own_name, resolver_of
 from pytest_loom.contract.store import Contracts, load_contracts
+from pytest_loom.deploy import agents_shadow
 from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, names_said
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
@@ -39,6 +40,7 @@ from pytest_loom.flow.approvals import PendingCall, migrated_calls, pending_call
 from pytest_loom.flow.carried import Carried, carried, carried_below
 from pytest_loom.flow.definition import Flow
 from pytest_loom.log.event import Log
+from pytest_loom.log.origin import CONTRACT as CAPTURED_CONTRACT
 from pytest_loom.log.read import check_events
 from pytest_loom.log.upcast import current_version, registered
 from pytest_loom.resume.policy import FINE, HIGH, Policy, Verdict, Worker, load_policy
@@ -281,6 +283,8 @@ class Judge:
         for check, takes_three in self._of_code if isinstance(flow, Flow) else self._of_data:
             seen.findings += _asked(check, log, contract, *((yesterday,) if takes_three else ()))
         seen.findings = asked(log, flow, contract, yesterday, seen.findings)
+        if (note := agents_shadow.not_asked(log)) and note not in self.today.notes:
+            self.today.notes.append(note)
         return seen
 
     def _check_apart(self, seen: Judged, contract: Contract, print_of_today: str) -> None:
@@ -315,7 +319,8 @@ class Judge:
         """The contract that the run was started on, as far as it is kept."""
         if self.kept is None:
             return None
-        named = log.state.manifest.get("contractFingerprint")
+        manifest = log.state.manifest
+        named = manifest.get("contractFingerprint", manifest.get(CAPTURED_CONTRACT))
         return self.kept.of(log.workflow_id, named if isinstance(named, str) else None, log.state.last_event.time_ms)
 
     def _by_policy(self, log: Log, judged: Judged) -> ResumeDecision:
