@@ -273,6 +273,20 @@ def _is_schema(node: dict[Any, Any]) -> bool:
     return (isinstance(kind, str) and kind in _SCHEMA_TYPES) or isinstance(kind, list) or "$ref" in node
 
 
+def scrubber_of(lines: Iterable[str], hooks: Iterable[Callable[[str, Any], Any]] = ()) -> Scrubber:
+    """The Scrubber that lines of ``loom_scrub`` ask for: a key's name, ``re:PATTERN`` or ``keep:NAME`` each.
+
+    Raises ValueError or re.error for a line that makes no sense.
+    """
+    said = [line.strip() for line in lines if line.strip()]
+    return Scrubber(
+        keys=[line for line in said if not line.startswith(("re:", "keep:"))],
+        patterns=[line.removeprefix("re:").strip() for line in said if line.startswith("re:")],
+        keep=[line.removeprefix("keep:").strip() for line in said if line.startswith("keep:")],
+        hooks=hooks,
+    )
+
+
 DEFAULT = Scrubber()
 """The rules without any addition."""
 

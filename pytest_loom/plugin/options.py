@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-import importlib
 import os
 import re
 import shlex
-import sys
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +23,6 @@ REPORT_SUFFIXES = (".json",)
 MAX_SHARDS = 10_000
 SUFFIX = "loomrun"
 """How the files of ``loom_snapshot`` end; no other extension of syrupy may end so."""
-_HERE = str(Path(__file__).parent)
 
 
 class Settings:
@@ -261,50 +257,17 @@ def flows_target(settings: Settings, log_path: Path | None) -> str | None:
 
 
 def import_flows(target: str, base: Path) -> Any:
-    """Import ``module:attr``, which the user's own settings name. Raises FlowError saying what failed and where.
+    """Import ``module:attr``, which the user's own settings name. Raises FlowError saying what failed and where."""
+    from pytest_loom.contract.targets import import_target
 
-    A module beside the configuration file is found, as it is by ``python -m pytest`` there: that folder goes to the end
-    of the import path, so that it hides nothing.
-    """
-    from pytest_loom.errors import FlowError
-
-    module_name, _, attribute = target.partition(":")
-    if str(base) not in sys.path:
-        sys.path.append(str(base))
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as problem:
-        hint = f"Try: python -c 'import {module_name}'"
-        if isinstance(problem, ModuleNotFoundError) and problem.name == module_name.partition(".")[0]:
-            hint = f'Is the folder of {module_name} importable? Set pythonpath = ["."] in pytest\'s configuration.'
-        raise FlowError(
-            f"loom_flows = {target}: importing {module_name} raised {_said(problem)}{raised_at(problem)}", hint=hint
-        ) from problem
-    value: Any = module
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            near = difflib.get_close_matches(part, dir(value), n=1)
-            file = shown(str(module.__file__), Path.cwd())
-            raise FlowError(
-                f"loom_flows = {target}: {module_name} is imported, but has no {part} ({file})",
-                hint=f"Did you mean {near[0]}?" if near else "Name today's flows, as simulate_deploy takes them.",
-            )
-        value = getattr(value, part)
-    return value
+    return import_target(target, base, setting="loom_flows")
 
 
 def raised_at(problem: BaseException) -> str:
     """`` (file:line)`` of the user's line that raised, or "" where the import system did."""
-    if isinstance(problem, SyntaxError) and problem.filename:
-        return f" ({shown(problem.filename, Path.cwd())}:{problem.lineno})"
-    place = ""
-    trace = problem.__traceback__
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if not name.startswith(("<frozen", _HERE)) and "importlib" not in name and "pluggy" not in name:
-            place = f" ({shown(name, Path.cwd())}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return place
+    from pytest_loom.contract.targets import raised_at
+
+    return raised_at(problem)
 
 
 def shown(path: str | Path, base: Path) -> str:
@@ -327,10 +290,6 @@ def as_typed(config: pytest.Config, nodeid: str) -> str:
     """A node id as it has to be typed where pytest was started, which need not be its root folder."""
     path, *names = nodeid.split("::")
     return "::".join([os.path.relpath(config.rootpath / path, config.invocation_params.dir), *names])
-
-
-def _said(problem: BaseException) -> str:
-    return f"{type(problem).__name__}: {problem.msg if isinstance(problem, SyntaxError) else problem}"
 
 
 def _matches(path: Path, pattern: str, base: Path) -> bool:

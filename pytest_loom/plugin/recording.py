@@ -253,17 +253,11 @@ def scrubber(config: pytest.Config) -> Scrubs:
     """What takes secrets out: the defaults, ini loom_scrub and the hook pytest_loom_scrub."""
     found = config.stash.get(_SCRUB, None)
     if found is None:
-        from pytest_loom.log.scrub import Scrubber
+        from pytest_loom.log.scrub import scrubber_of
 
-        lines = [str(line).strip() for line in config.getini("loom_scrub") if str(line).strip()]
         answers = config.hook.pytest_loom_scrub(config=config)
         try:
-            found = Scrubber(
-                keys=[line for line in lines if not line.startswith(("re:", "keep:"))],
-                patterns=[line.removeprefix("re:").strip() for line in lines if line.startswith("re:")],
-                keep=[line.removeprefix("keep:").strip() for line in lines if line.startswith("keep:")],
-                hooks=[hook for answer in answers for hook in answer],
-            )
+            found = scrubber_of(map(str, config.getini("loom_scrub")), [hook for answer in answers for hook in answer])
         except (re.error, ValueError) as problem:
             raise failing(f"loom_scrub: {problem}") from None
         config.stash[_SCRUB] = found

@@ -1,0 +1,67 @@
+"""``module:attr`` as users write it, imported: today's flows."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytest_loom.errors import FlowError
+
+_OURS = (str(Path(__file__).parents[1] / "plugin"), str(Path(__file__).parents[1] / "cli"), __file__)
+
+
+def import_target(target: str, base: Path, *, setting: str) -> Any:
+    """Import ``module:attr``, which the user's own settings name. Raises FlowError saying what failed and where.
+
+    A module beside the configuration file is found, as it is by ``python -m pytest`` there: that folder goes to the end
+    of the import path, so that it hides nothing.
+    """
+    module_name, _, attribute = target.partition(":")
+    if str(base) not in sys.path:
+        sys.path.append(str(base))
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as problem:
+        hint = f"Try: python -c 'import {module_name}'"
+        if isinstance(problem, ModuleNotFoundError) and problem.name == module_name.partition(".")[0]:
+            hint = f'Is the folder of {module_name} importable? Set pythonpath = ["."] in pytest\'s configuration.'
+        raise FlowError(
+            f"{setting} = {target}: importing {module_name} raised {_said(problem)}{raised_at(problem)}", hint=hint
+        ) from problem
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            near = difflib.get_close_matches(part, dir(value), n=1)
+            file = _shown(str(module.__file__))
+            raise FlowError(
+                f"{setting} = {target}: {module_name} is imported, but has no {part} ({file})",
+                hint=f"Did you mean {near[0]}?" if near else "Name today's flows, as simulate_deploy takes them.",
+            )
+        value = getattr(value, part)
+    return value
+
+
+def raised_at(problem: BaseException) -> str:
+    """`` (file:line)`` of the user's line that raised, or "" where the import system did."""
+    if isinstance(problem, SyntaxError) and problem.filename:
+        return f" ({_shown(problem.filename)}:{problem.lineno})"
+    place = ""
+    trace = problem.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith(("<frozen", *_OURS)) and "importlib" not in name and "pluggy" not in name:
+            place = f" ({_shown(name)}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+def _shown(path: str) -> str:
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
+
+
+def _said(problem: BaseException) -> str:
+    return f"{type(problem).__name__}: {problem.msg if isinstance(problem, SyntaxError) else problem}"
