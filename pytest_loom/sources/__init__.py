@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
 
 from pytest_loom.errors import LogError, LoomError, printable
 from pytest_loom.log.event import Engine, Log
@@ -57,6 +58,9 @@ _STORES_NOT_READ = ("redis", "rediss", "mongodb", "mongodb+srv", "mysql", "mysql
 
 CONTRACTS_FOLDER = "loom-contracts"
 """Captured contracts are JSON files of ours and never logs."""
+
+SIDECAR = "loom-import.json"
+"""What an import writes beside its goldens; never a log."""
 
 _NEVER_WALKED = frozenset({CONTRACTS_FOLDER, "__snapshots__", "__pycache__", "node_modules"})
 
@@ -115,7 +119,7 @@ def load_logs(source: str | os.PathLike[str]) -> LogStream:
     one bad log never hides the others. Raises LogError at once where nothing matches.
     """
     if is_address(source):
-        _reader_of(os.fspath(source))
+        reader_of(os.fspath(source))
         return LogStream(iter_address(os.fspath(source)))
     return LogStream(iter_logs(find_files(source)))
 
@@ -190,7 +194,7 @@ def iter_address(address: str, share: Share | None = None) -> Iterator[Log | Log
     """
     scheme = address.partition("://")[0].lower()
     try:
-        found = _reader_of(address)
+        found = reader_of(address)
     except LogError as error:
         yield error
         return
@@ -206,7 +210,7 @@ def iter_address(address: str, share: Share | None = None) -> Iterator[Log | Log
         yield LogError(f"the {found.name} source finds no run in it", path=f"{printable(scheme)}://…")
 
 
-def _reader_of(address: str) -> Any:
+def reader_of(address: str) -> Any:
     """The source that reads a store's address. Raises LogError."""
     scheme = address.partition("://")[0].lower()
     found = next((source for source in sources() if scheme in getattr(source, "schemes", ())), None)
@@ -286,7 +290,7 @@ def _glob(pattern: str, root: Path | None) -> list[Path]:
         names = set(glob.iglob(pattern, root_dir=base or None, recursive=True))
     except (OSError, ValueError) as problem:
         raise LogError(f"cannot be looked up: {problem}", path=pattern) from None
-    files = [Path(base, name) for name in names if not name.endswith(SIDE_FILES) and not never & set(Path(name).parts)]
+    files = [Path(base, name) for name in names if _may_be_log(name) and not never & set(Path(name).parts)]
     return [file for file in files if not os.path.isdir(file)]
 
 
@@ -300,4 +304,24 @@ def _walk(folder: Path) -> list[Path]:
     for parent, folders, names in os.walk(folder, onerror=_unlistable):
         folders[:] = [name for name in folders if name not in _NEVER_WALKED and not name.startswith(".")]
         files += [Path(parent, name) for name in names if name.endswith(suffixes) and not name.startswith(".")]
-    return files
+    return [file for file in files if _may_be_log(file.name)]
+
+
+def _may_be_log(name: str) -> bool:
+    return not name.endswith(SIDE_FILES) and Path(name).name != SIDECAR
+
+
+def masked_address(source: str) -> str:
+    """A source as it may be shown and kept: an address without its password and options, a path as it is."""
+    if not is_address(source):
+        return source
+    reader = reader_of(source)
+    if hasattr(reader, "masked"):
+        return str(reader.masked(source))
+    try:
+        parts = urlsplit(source)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return f"{printable(source.partition('://')[0])}://…"
+    user = f"{parts.username}@" if parts.username else ""
+    return urlunsplit((parts.scheme, f"{user}{parts.hostname or ''}{port}", parts.path, "", ""))

@@ -1,5 +1,7 @@
 """Temporal event histories as logs, without temporalio: JSON files of every shape and age, raw or decoded by the UI.
 
+The runs of a namespace are read through temporalio's client, by an address (``namespace``).
+
 ``parse_history`` gives the events of each run, ``to_log`` makes a run a log, ``source`` is both behind one interface.
 The ``line`` of a log's event, and of an error, is the id of the Temporal event it comes from.
 """
@@ -12,6 +14,7 @@ from pathlib import Path
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.files import read_document
+from pytest_loom.sources.temporal import namespace
 from pytest_loom.sources.temporal.history import HistoryEvent, Run, parse_history
 from pytest_loom.sources.temporal.mapping import to_log
 from pytest_loom.sources.temporal.sniff import looks_like_history
@@ -26,6 +29,8 @@ class TemporalSource:
     engine: Engine = "journal"
     live = False
     suffixes = (".json", ".json.gz")
+    schemes = namespace.SCHEMES
+    masked = staticmethod(namespace.masked)
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether the first 64 KiB (decompressed) begin a Temporal history, an empty one included."""
@@ -41,6 +46,22 @@ class TemporalSource:
             return
         for run in parse_history(content, name):
             yield run if isinstance(run, LogError) else to_log(run, name)
+
+    def read_address(self, address: str) -> Iterator[Log | LogError]:
+        """Every run that a query finds in a namespace (``temporal://host:7233/namespace?query=…``), one at a time."""
+        name = namespace.masked(address)
+        try:
+            for history in namespace.read_histories(address):
+                for item in self.read(Path(name), history.encode()):
+                    place = getattr(item, "path", "")
+                    if isinstance(item, Log):
+                        item.live, item.path = True, name
+                    elif place:
+                        item.path = name
+                    yield item
+        except LogError as error:
+            error.path = error.path or name
+            yield error
 
 
 source = TemporalSource()
