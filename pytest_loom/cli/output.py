@@ -1,0 +1,63 @@
+"""What a command says: results on standard output, everything else on standard error, one line an error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from pytest_loom.errors import LoomError, printable
+
+OK, FINDING, ERROR = 0, 1, 2
+"""The exit statuses of every command."""
+
+_LONGEST = 2_000
+
+
+class Output:
+    """``as_json``: the outcome is one JSON object, and no line of text stands beside it on standard output."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self._shown = 0
+
+    def line(self, text: str) -> None:
+        """One line of the result."""
+        if not self.as_json:
+            self._clear()
+            print(printable(text, _LONGEST))
+
+    def result(self, data: dict[str, Any]) -> None:
+        """The whole outcome, where JSON was asked for."""
+        if self.as_json:
+            self._clear()
+            print(json.dumps(data, indent=2, ensure_ascii=False))
+
+    def note(self, text: str) -> None:
+        """A line for people."""
+        self._clear()
+        print(printable(text, _LONGEST), file=sys.stderr)
+
+    def error(self, problem: LoomError | str) -> None:
+        """What went wrong, where, and what to do next, in one line."""
+        self.note(f"pytest-loom: {one_line(problem)}")
+
+    def progress(self, text: str) -> None:
+        """What a long work is at; seen only on a terminal, and gone when something else is said."""
+        if sys.stderr.isatty():
+            shown = printable(text, 78)
+            print(f"\r{shown.ljust(self._shown)}", end="", file=sys.stderr, flush=True)
+            self._shown = len(shown)
+
+    def _clear(self) -> None:
+        if self._shown:
+            print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
+            self._shown = 0
+
+
+def one_line(problem: LoomError | str) -> str:
+    """An error as one line of text."""
+    if isinstance(problem, str):
+        return problem
+    head = f"{problem.where}: {problem.what}" if problem.where else problem.what
+    return " ".join(f"{head} {f'({problem.hint})' if problem.hint else ''}".split())
