@@ -36,13 +36,14 @@ class Contracts:
 
         Times of an imported run are no longer those of the day: so this is told while they are known.
         """
-        manifest = log.state.manifest
+        manifest = log.events[0].payload.get("manifest") if log.events[0].event_type == "EXECUTION_STARTED" else None
+        manifest = manifest if isinstance(manifest, dict) else {}
         if self.kept is None or "contractFingerprint" in manifest or CONTRACT in manifest:
             return None
         flow = log.workflow_id
         if flow == UNNAMED and len(self.today) == 1:
             flow = next(iter(self.today))
-        found = self.kept.of(flow, None, log.state.last_event.time_ms)
+        found = self.kept.of(flow, None, log.events[-1].time_ms)
         if found is None:
             return None
         if id(found) not in self._prints:

@@ -28,6 +28,8 @@ class Written:
         data = linked(run.text.read_bytes(), run.links, aliases)
         run.drop()
         path = self.names.of(run.flow, run.name, f"{run.was} {run.alias}")
+        if path.is_symlink():
+            raise LoomError("a link is in the golden's place; nothing is written through it", path=str(path))
         if path in self._seen:
             change = "the same as another"
         elif not path.exists():

@@ -19,7 +19,7 @@ import msgspec
 from pytest_loom.cli import goldens, sidecar
 from pytest_loom.cli.contracts import Contracts
 from pytest_loom.cli.output import FINDING, OK, Output, one_line
-from pytest_loom.cli.sampling import Candidate, Sample, Wanted, moment, path_of, size
+from pytest_loom.cli.sampling import Candidate, Sample, Wanted, moment, path_of, size, status_of
 from pytest_loom.cli.settings import Settings, read_settings
 from pytest_loom.errors import LogError, LoomError
 from pytest_loom.log.aliases import is_drawn, normal_form
@@ -93,8 +93,12 @@ class _Import:
     ) -> None:
         self.arguments, self.out, self.wanted, self.now = arguments, out, wanted, now
         self.folder: Path = arguments.output
+        if self.folder.exists() and not self.folder.is_dir():
+            raise LoomError("goldens go into a folder, and this is none", path=str(self.folder))
         self.scrubber = _scrubber(settings, arguments.scrub)
         self.places = list(_places(arguments.sources, self.folder))
+        if not self.places:
+            raise LogError("no log to import but the goldens themselves", path=", ".join(arguments.sources))
         self.contracts = Contracts(arguments, settings, now)
         self.sample = Sample(wanted)
         self.aliases: dict[str, str] = {}
@@ -123,11 +127,9 @@ class _Import:
 
     def _take(self, log: Log, spool: Path) -> None:
         """Scrub and normalise one run, and let its text wait. Raises LogError where it is broken."""
-        if not self.wanted.takes(log):
+        status = status_of(log)
+        if not self.wanted.takes(log, status):
             return
-        state = log.state
-        for event in state.received:
-            _ = event.payload
         facts = {} if log.source == "loom" else {SOURCE: log.source, ENGINE: log.engine}
         if (named := self.contracts.of(log)) is not None:
             facts[CONTRACT] = named
@@ -148,13 +150,13 @@ class _Import:
                 size=len(data),
                 events=len(form.events),
                 flow=clean.workflow_id,
-                status=state.status,
+                status=status,
                 was=form.was,
                 alias=form.alias,
                 name=_name(clean, form.alias, was_imported=bool(origin_of(log))),
                 links=form.links,
                 seen=log.events[-1].time_ms,
-                path=path_of(clean) if self.wanted.one_per_path else "",
+                path=path_of(clean, status) if self.wanted.one_per_path else "",
             )
         )
 

@@ -11,9 +11,10 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pytest_loom.errors import LoomError
+from pytest_loom.errors import LoomError, UnknownSchemaVersion, UpcastError
 from pytest_loom.fold import branch_order
 from pytest_loom.log.event import Log
+from pytest_loom.log.upcast import current_version
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -57,16 +58,16 @@ class Wanted:
     max_bytes: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
-    def takes(self, log: Log) -> bool:
+    def takes(self, log: Log, status: str) -> bool:
         """Whether a run passes the filters; counts it where not."""
-        reason = self._left_out(log)
+        reason = self._left_out(log, status)
         self.counts[reason] += bool(reason)
         return not reason
 
-    def _left_out(self, log: Log) -> str:
+    def _left_out(self, log: Log, status: str) -> str:
         if self.flows and not any(fnmatchcase(log.workflow_id, pattern) for pattern in self.flows):
             return "another flow"
-        if self.in_flight and not log.state.in_flight:
+        if self.in_flight and status not in IN_FLIGHT:
             return "not in flight"
         if self.since is None and self.until is None:
             return ""
@@ -136,7 +137,25 @@ class Sample:
                 yield run
 
 
-def path_of(log: Log) -> str:
+def status_of(log: Log) -> str:
+    """How a run stands. Raises LogError where its log is broken.
+
+    Events of a newer version than is known are the application's: what upcasts them need not be loaded here. Such a run
+    stands as its last event of that kind says.
+    """
+    try:
+        state = log.state
+        for event in state.received:
+            _ = event.payload
+        return state.status
+    except (UpcastError, UnknownSchemaVersion):
+        if all(event.event_version <= current_version(event.event_type) for event in log.events):
+            raise
+    kinds = [event.event_type for event in log.events if event.event_type in _STANDS]
+    return _STANDS[kinds[-1]] if kinds else "running"
+
+
+def path_of(log: Log, status: str) -> str:
     """The way that a run took through its flow: flow, status, and its steps, tools and gates, each loop once.
 
     Branches are told apart and put in an order of their own: which of them came first is no other path.
@@ -149,9 +168,18 @@ def path_of(log: Log) -> str:
             lane = lanes.setdefault((event.namespace or "", event.branch or ""), [])
             lane.append(f"{event.event_type[:4]} {said}")
     order = sorted(lanes, key=lambda lane: (lane[0], branch_order(lane[1]), lane[1]))
-    return repr((log.workflow_id, log.state.status, [(lane, without_loops(lanes[lane])) for lane in order]))
+    return repr((log.workflow_id, status, [(lane, without_loops(lanes[lane])) for lane in order]))
 
 
+IN_FLIGHT = ("running", "suspended")
+_STANDS = {
+    "EXECUTION_SUSPENDED": "suspended",
+    "EXECUTION_RESUMED": "running",
+    "EXECUTION_COMPLETED": "completed",
+    "EXECUTION_FAILED": "failed",
+    "EXECUTION_CANCELLED": "cancelled",
+    "EXECUTION_CONTINUED": "continued",
+}
 _NAMED = {"STEP_STARTED": "stepId", "TOOL_REQUESTED": "name", "EXECUTION_SUSPENDED": "on"}
 
 

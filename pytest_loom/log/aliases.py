@@ -22,8 +22,9 @@ from pytest_loom.log.relative import relative_payloads, relative_times
 from pytest_loom.log.schema import is_kernel_type
 from pytest_loom.log.tokens import UUID
 
-_PIECES = re.compile(UUID.decode() + r"|[0-9A-Za-z]{12,}")
-_RAW_PIECES = re.compile(UUID + rb"|[0-9A-Za-z]{12,}")
+_RAW_PIECES = re.compile(UUID + rb"|(?<![0-9A-Za-z])run-[0-9a-f]{12}(?![0-9A-Za-z-])|[0-9A-Za-z]{12,}")
+_PIECES = re.compile(_RAW_PIECES.pattern.decode())
+"""What may be an id: our own alias of a run is one."""
 _A_UUID = re.compile(UUID.decode())
 _SHORT = re.compile(rb"(?<![0-9a-f])[0-9a-f]{8}(?![0-9a-f])")
 _RUN_KEYS = frozenset(
@@ -118,7 +119,7 @@ def normal_form(log: Log) -> NormalForm:
 
 def is_drawn(text: str) -> bool:
     """Whether an id looks drawn rather than given by somebody."""
-    return bool(_ids_in(text)) or _OUR_ALIAS.fullmatch(text) is not None
+    return bool(_ids_in(text))
 
 
 def linked(data: bytes, links: Mapping[str, str], aliases: Mapping[str, str]) -> bytes:
@@ -138,7 +139,6 @@ def _other(piece: str, number: int) -> str:
 
 
 _SELF = "<<run>>"
-_OUR_ALIAS = re.compile("run-[0-9a-f]{12}")
 _UNKNOWN = 0xF00000
 """Runs that nothing is known of are numbered from here, apart from the ids of the run itself."""
 
@@ -148,7 +148,9 @@ class _Ids:
 
     def __init__(self, events: Sequence[Event], execution_id: str, given: bytes) -> None:
         self.execution_id = execution_id
-        self.own = {piece: f"<<run:{number}>>" for number, piece in enumerate(_ids_in(execution_id))}
+        self.own = {
+            piece: f"<<run:{number}>>" if number else _SELF for number, piece in enumerate(_ids_in(execution_id))
+        }
         self.links: dict[str, str] = {}
         self.found: dict[str, str] = {}
         kept = {piece.decode() for piece in _RAW_PIECES.findall(given)}
@@ -194,12 +196,13 @@ class _Ids:
     def _in_place(self, place: re.Match[bytes]) -> bytes:
         """A name with its text: the id of the run, or of another one, by which it is called."""
         name = _plain(place[1].decode())
-        key, colon, value = place[0].partition(b":")
-        if name in _LINKS:
+        key, colon, rest = place[0].partition(b":")
+        value = rest.lstrip()
+        if name in _LINKS and value.startswith(b'"'):
             said: Any = msgspec.json.decode(value)
-            if isinstance(said, str) and said in self.links:
+            if said in self.links:
                 return key + colon + msgspec.json.encode(self.links[said])
-        elif name in _RUN_KEYS and not self.own:
+        if name in _RUN_KEYS | _LINKS and not self.own:
             return key + colon + self._word.sub(_SELF.encode(), value)
         return place[0]
 
@@ -251,7 +254,9 @@ def _ids_in(text: str) -> list[str]:
 
 
 def _kind(piece: str) -> str:
-    """``uuid``, ``hex`` or ``token`` for what looks drawn, "" for a word or a number that somebody chose."""
+    """``run`` (our alias), ``uuid``, ``hex`` or ``token`` for what looks drawn, "" for what somebody chose."""
+    if len(piece) == 16 and piece.startswith("run-"):
+        return "run"
     if len(piece) == 36 and _A_UUID.fullmatch(piece):
         return "uuid"
     if len(piece) in (16, 32) and re.fullmatch("[0-9a-f]+", piece):
@@ -262,6 +267,8 @@ def _kind(piece: str) -> str:
 
 def _numbered(piece: str, number: int) -> str:
     """The alias of an id by its number, in the shape that the id has: whoever reads it may look at that."""
+    if _kind(piece) == "run":
+        return f"run-{number:012x}"
     if _kind(piece) == "uuid":
         version = piece[14] if piece[14] in "12345678" else "4"
         return f"00000000-0000-{version}000-8000-{number:012x}"
@@ -270,6 +277,8 @@ def _numbered(piece: str, number: int) -> str:
 
 def _shaped(piece: str, digest: str) -> str:
     """The alias of a run's id made of a digest, in the shape that the id has."""
+    if _kind(piece) == "run":
+        return f"run-{digest[:12]}"
     text = digest
     if len(piece) in (32, 36) and _kind(piece) in ("uuid", "hex"):
         version = piece.replace("-", "")[12]
