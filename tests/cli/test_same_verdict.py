@@ -14,24 +14,21 @@ from typing import Any
 import pytest
 
 CASES = os.environ.get("LOOM_CASES")
+PACKAGES = {"langgraph": "langgraph", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
+"""What the applications of a framework import."""
+
 CHOSEN = {
     "langgraph": (
-        "langgraph",
-        ("lg-deploy-gate-renamed", "lg-newsletter-inner-review-renamed", "lg-digest-task-inserted"),
-        ("lg-deploy-question-inverted", "lg-order-trail-renamed", "lg-booking-toolnode-required-arg"),
-        ("lg-payouts-no-longer-guarded", "lg-translate-language-added", "lg-kyc-finished-sibling-renamed"),
+        *("lg-deploy-gate-renamed", "lg-newsletter-inner-review-renamed", "lg-digest-task-inserted"),
+        *("lg-deploy-question-inverted", "lg-order-trail-renamed", "lg-booking-toolnode-required-arg"),
+        *("lg-payouts-no-longer-guarded", "lg-translate-language-added", "lg-kyc-finished-sibling-renamed"),
     ),
-    "openai_agents": (
-        "agents",
-        ("oa-support-arg-renamed-default", "oa-insurance-agent-renamed", "oa-support-approval-dropped"),
-    ),
-    "pydantic_ai": (
-        "pydantic_ai",
-        ("pai-concierge-arg-renamed", "pai-concierge-default-breakfast", "pai-concierge-words-and-name"),
-    ),
-    "temporal": ("", ("tp-loan-activity-renamed", "tp-loan-activity-appended")),
+    "openai_agents": ("oa-support-arg-renamed-default", "oa-insurance-agent-renamed", "oa-support-approval-dropped"),
+    "pydantic_ai": ("pai-concierge-arg-renamed", "pai-concierge-default-breakfast", "pai-concierge-words-and-name"),
 }
-"""By framework: the package that its applications import ("" where no application is needed), and cases of each kind."""
+"""Cases of every kind, by framework."""
+
+HISTORIES = ("tp-loan-activity-renamed", "tp-loan-activity-appended")
 
 JUDGE = """
 import json, sys
@@ -48,7 +45,7 @@ pytestmark = pytest.mark.skipif(CASES is None, reason="needs the shared cases: s
 
 def cases() -> list[tuple[str, str]]:
     """The chosen cases with their framework."""
-    return [(name, case) for name, (_, *groups) in CHOSEN.items() if name != "temporal" for g in groups for case in g]
+    return [(framework, case) for framework, chosen in CHOSEN.items() for case in chosen]
 
 
 def python(folder: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
@@ -72,7 +69,7 @@ def judged(folder: Path, code: str, source: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("framework", "case"), cases())
 def test_the_verdict_is_that_of_the_store(framework: str, case: str, tmp_path: Path) -> None:
     """Codes, severities, steps and words are the same from goldens, on the old code and on the new."""
-    package = CHOSEN[framework][0]
+    package = PACKAGES[framework]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"needs {package}")
     folder = Path(str(CASES)) / "matrix" / "cases" / framework / case
@@ -89,7 +86,7 @@ def test_the_verdict_is_that_of_the_store(framework: str, case: str, tmp_path: P
     assert not (tmp_path / "effects").exists()
 
 
-@pytest.mark.parametrize("case", CHOSEN["temporal"][1])
+@pytest.mark.parametrize("case", HISTORIES)
 def test_what_a_history_says_is_kept(case: str, tmp_path: Path) -> None:
     """The steps, waits and inputs of a Temporal history are those of its golden, and its engine is Temporal's."""
     from pytest_loom import diff_runs, load_logs
