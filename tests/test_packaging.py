@@ -77,10 +77,11 @@ def test_every_module_says_what_it_is_for(content: dict[str, bytes]) -> None:
     assert [name for name, text in modules.items() if not text.lstrip().startswith((b'"""', b'r"""'))] == []
 
 
-def test_the_plugin_is_found_by_pytest(content: dict[str, bytes]) -> None:
-    """The one entry point that pytest needs to load the plugin by itself."""
+def test_the_entry_points(content: dict[str, bytes]) -> None:
+    """The one by which pytest loads the plugin by itself, and the command line."""
     entry_points = content[f"{DIST_INFO}/entry_points.txt"].decode()
-    assert entry_points == "[pytest11]\nloom = pytest_loom.plugin\n"
+    script = "[console_scripts]\npytest-loom = pytest_loom.cli:main\n"
+    assert entry_points == f"{script}\n[pytest11]\nloom = pytest_loom.plugin\n"
 
 
 def test_the_metadata_says_what_is_supported(metadata: Message) -> None:

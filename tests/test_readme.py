@@ -21,6 +21,7 @@ import msgspec
 import pytest
 
 from pytest_loom import PINNED_EVENT_TYPES, SCHEMA_VERSION, Event, LogBuilder, load_logs, write_log
+from pytest_loom.cli import _parser
 from pytest_loom.deploy.report import BREAKING, WARNING
 from pytest_loom.evals.diff import DEFAULT, KINDS
 from pytest_loom.flow import seams
@@ -63,6 +64,8 @@ TAKEN = {
         "same-state",
     ),
     "test_meaning_that_changed_under_one_number": ("drift", "drift-output"),
+    "test_import": ("import-command", "import-output", "import-simulation"),
+    "test_imports_of_stores": ("import-store", "import-temporal"),
 }
 """Which test runs or compares which blocks."""
 
@@ -476,3 +479,19 @@ def test_ready_made_scorers_and_the_fixtures_methods_exist() -> None:
     (row,) = (row for row in README.splitlines() if row.startswith("| `loom` |"))
     said = re.findall(r"`([^`]+)`", row.split("|")[2])
     assert sorted(said) == sorted(name for name in vars(Loom) if not name.startswith("_"))
+
+
+def test_import(clone: Path) -> None:
+    """The page's command makes the goldens that it shows, and they pass the simulation that it shows."""
+    run = _run(_line("import-command"), clone)
+    assert (run.returncode, run.stdout) == (0, BLOCKS["import-output"].text)
+    run = _run(_line("import-simulation"), clone)
+    assert run.returncode == 0, run.stdout
+    assert "deploy simulation of 6 log files" in run.stdout
+
+
+def test_imports_of_stores() -> None:
+    """The page's commands for stores are understood; where there is a server, other tests run them."""
+    for name in ("import-store", "import-temporal"):
+        words = shlex.split(_line(name))[1:]
+        assert _parser(words).parse_args(words).output == Path("goldens")

@@ -340,7 +340,7 @@ def _read(path: Path, _stamp: tuple[int, int, int]) -> list[Any]:
 
 def _ids(refs: list[GoldenRef]) -> list[str]:
     """Unique, readable parameter ids: the execution's, with the file's where that is not enough."""
-    names = [_readable(ref.execution_id or ref.path.name) for ref in refs]
+    names = [_readable(_called(ref)) for ref in refs]
     files: dict[str, set[Path]] = {}
     for ref, name in zip(refs, names, strict=True):
         files.setdefault(name, set()).add(ref.path)
@@ -355,6 +355,13 @@ def _ids(refs: list[GoldenRef]) -> list[str]:
         taken.add(unique)
         names[index] = unique
     return names
+
+
+def _called(ref: GoldenRef) -> str:
+    """The execution's id; of an imported run, whose id says nothing, the name of its file."""
+    if ref.execution_id is None or re.fullmatch("run-[0-9a-f]{12}", ref.execution_id):
+        return ref.path.name if ref.execution_id is None else ref.path.name.partition(".loom.")[0]
+    return ref.execution_id
 
 
 def _readable(name: str) -> str:

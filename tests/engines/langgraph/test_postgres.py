@@ -189,3 +189,30 @@ def test_the_command_of_the_page(server: str, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "frontier-missing" in done.stdout
     assert "s3cret" not in done.stdout
+
+
+def test_import_by_an_address(server: str, tmp_path: Path) -> None:
+    """The import page's command makes a golden of the thread that waits in a server; its password is in no file."""
+    import psycopg
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE imported")
+    address = server.replace("/postgres", "/imported")
+    pages.write("langgraph-application", tmp_path)
+    made: dict[str, Any] = {}
+    exec(compile((tmp_path / "desk.py").read_text(), "desk.py", "exec", dont_inherit=True), made)
+    with PostgresSaver.from_conn_string(address) as saver:
+        saver.setup()
+        graph = made["builder"].compile(checkpointer=saver)
+        graph.invoke({"order": "A-17"}, {"configurable": {"thread_id": "ticket-17"}})
+    done = pages.run(pages.line("import-store").replace("$DATABASE_URL", address), tmp_path)
+    assert (done.returncode, done.stdout) == (0, "goldens/unknown/ticket-17.loom.jsonl\n"), done.stderr
+    files = [path for folder in ("goldens", "loom-contracts") for path in (tmp_path / folder).rglob("*.json*")]
+    assert len(files) == 3
+    for path in files:
+        assert b"s3cret" not in path.read_bytes()
+    assert b"postgresql://loom@127.0.0.1" in (tmp_path / "goldens" / "loom-import.json").read_bytes()
+    report = simulate_deploy(tmp_path / "goldens", {"desk": made["graph"]})
+    assert report.ok
+    assert {found.code for found in report.findings} == {"suspended-carryover"}
