@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_loom.sources.openai_agents.shape import Malformed, arguments, listed, table, tables, text
+from pytest_loom.sources.shape import Malformed, arguments, listed, table, tables, text
 
 _KINDS = {
     "function_call": ("function", "arguments"),

@@ -14,7 +14,7 @@ from pytest_loom.sources.openai_agents.calls import (
     invocations,
     outputs,
 )
-from pytest_loom.sources.openai_agents.shape import Malformed, listed, table, tables, text
+from pytest_loom.sources.shape import Malformed, listed, table, tables, text
 
 
 class Part:

@@ -15,7 +15,7 @@ from pytest_loom.errors import LogError, UnknownSchemaVersion, printable
 from pytest_loom.log.event import Log, LogBuilder
 from pytest_loom.sources.openai_agents.calls import Call, said_text
 from pytest_loom.sources.openai_agents.part import Part
-from pytest_loom.sources.openai_agents.shape import Malformed, document, table, text
+from pytest_loom.sources.shape import Malformed, document, table, text
 
 VERSIONS = tuple(f"1.{minor}" for minor in range(22))
 """Every released schema version (SCHEMA_VERSION_SUMMARIES in the SDK's run_state.py)."""

@@ -18,7 +18,7 @@ from pytest_loom.errors import LogError, printable
 from pytest_loom.log.event import Log, LogBuilder
 from pytest_loom.sources.openai_agents.calls import Call, call_of, said_text
 from pytest_loom.sources.openai_agents.runstate import APPROVAL
-from pytest_loom.sources.openai_agents.shape import Malformed, document, table, text
+from pytest_loom.sources.shape import Malformed, document, table, text
 
 _MAX_MESSAGE = 32 * 1024 * 1024
 _TABLES = {

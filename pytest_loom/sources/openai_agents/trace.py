@@ -14,7 +14,7 @@ from typing import Any
 from pytest_loom.errors import LogError, printable
 from pytest_loom.log.event import Log, LogBuilder
 from pytest_loom.sources.openai_agents.runstate import DEFAULT_WORKFLOW
-from pytest_loom.sources.openai_agents.shape import Malformed, arguments, document, table, tables, text
+from pytest_loom.sources.shape import Malformed, arguments, document, table, tables, text
 
 _SPAN = re.compile(rb'"object"\s*:\s*"trace\.span"')
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)")
