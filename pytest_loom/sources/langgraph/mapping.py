@@ -15,6 +15,7 @@ from typing import Any
 from pytest_loom.contract.resolve import UNNAMED
 from pytest_loom.errors import LogError, printable
 from pytest_loom.log.event import Log, LogBuilder
+from pytest_loom.sources.langchain_messages import MessageCalls
 from pytest_loom.sources.langgraph.calls import open_calls
 from pytest_loom.sources.langgraph.frontier import Task, current, due_tasks, frontier, names_of, questions_of
 from pytest_loom.sources.langgraph.standing import (
@@ -72,6 +73,9 @@ class _Mapping:
         self.builder = LogBuilder(thread.thread_id or "unknown", flow_of(thread), path=path)
         self.moment: int | str = 0
         self.notices: list[str] = []
+        self.names: tuple[str, ...] = ()
+        self.calls = MessageCalls(lambda event_type, payload: self.add(event_type, payload, self.names))
+        self.inside = {name.rpartition("|")[2]: name for name in thread.namespaces if name}
 
     def add(self, event_type: str, payload: dict[str, Any], namespace: tuple[str, ...] = ()) -> None:
         self.builder.add(event_type, payload, timestamp=self.moment, namespace="/".join(namespace) or None)
@@ -90,6 +94,7 @@ class _Mapping:
         if (first.values or {}).get("__start__") is not None or "__start__" in (first.values or {}):
             started["input"] = (first.values or {})["__start__"]
         self.add("EXECUTION_STARTED", started)
+        self.calls.known(started.get("input"))
         self.steps(lineage, ())
         abandoned = len(root) - len(lineage)
         if abandoned:
@@ -102,7 +107,7 @@ class _Mapping:
         if checkpoint.timestamp:
             self.moment = checkpoint.timestamp
 
-    def steps(self, lineage: list[Checkpoint], names: tuple[str, ...]) -> None:
+    def steps(self, lineage: list[Checkpoint], names: tuple[str, ...], *, asks: bool = True) -> None:
         """The steps between the checkpoints of one namespace."""
         if not names:
             self.ran(None, lineage[0], names)
@@ -111,7 +116,8 @@ class _Mapping:
                 self.at(after)
                 self.add("StateUpdated", {"source": after.source, "step": after.step}, names)
             else:
-                self.answered(before, names)
+                if asks:
+                    self.answered(before, names)
                 self.at(after)
                 if after.source == "input":
                     self.add("InputReceived", {"input": (self.thread.decoded(after).values or {}).get("__start__")})
@@ -169,7 +175,12 @@ class _Mapping:
         self.add("STEP_STARTED", started, names)
         completed = dict(head)
         if task is not None:
+            since, inside = self.calls.count, self.inside.pop(f"{node}:{task.task_id}", None)
+            if inside is not None:
+                self.inner_steps(self.thread.namespaces[inside][-1], asks=False)  # its questions are its node's
             completed["output"] = _output(task.writes)
+            self.names = names
+            self.calls.heard([value for _, value in task.writes], since)
         self.add("STEP_COMPLETED", completed, names)
 
     def stand(self) -> None:
@@ -210,11 +221,11 @@ class _Mapping:
             self.add("EXECUTION_COMPLETED", {"output": _output_of(here)})
         self.add("CheckpointFrontier", frontier_facts(here, tasks, leaves, [here, *checkpoints], calls, self.folds()))
 
-    def inner_steps(self, checkpoint: Checkpoint) -> None:
-        """What a subgraph that is under way did so far."""
+    def inner_steps(self, checkpoint: Checkpoint, *, asks: bool = True) -> None:
+        """What a subgraph did, with the questions that were answered in it where it is under way."""
         lineage = _lineage(self.thread.namespaces[checkpoint.namespace])
         moment, self.moment = self.moment, self.moment
-        self.steps(lineage, names_of(checkpoint.namespace))
+        self.steps(lineage, names_of(checkpoint.namespace), asks=asks)
         self.thread.decoded(checkpoint)
         self.moment = moment
 

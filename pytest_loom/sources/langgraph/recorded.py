@@ -83,7 +83,7 @@ def recorded(log: Log) -> Recorded:
     for event in log.events:
         said: Any = event.payload
         if event.namespace:
-            raise refuse("it waits inside a subgraph, whose finished steps are kept only in part")
+            continue  # what a subgraph did, its node does again
         if event.event_type == "EXECUTION_STARTED":
             if "input" not in said:
                 raise refuse("its first input is not in the store")
@@ -110,6 +110,8 @@ def recorded(log: Log) -> Recorded:
             steps[-1].output = said.get("output")
         elif event.event_type == "CheckpointFrontier":
             tasks = [task for task in said["pending"] if task["status"] != "finished"]
+            if any(task["namespace"] for task in said["pending"]):
+                raise refuse("it waits inside a subgraph, whose finished steps are kept only in part")
             if any(task["kind"] == "call" for task in said["pending"]):
                 raise refuse("it is one of the functional API, whose tasks are not kept apart from their entrypoint")
             if tasks and (pending is None or pending.get("kind") not in ("question", "approval")):
