@@ -84,9 +84,10 @@ def test_another_database_is_no_session(tmp_path: Path) -> None:
 
 
 def span(kind: str, number: int, **data: Any) -> dict[str, Any]:
-    """An exported span."""
+    """An exported span; the first one is around the others."""
     times = {"started_at": f"2026-11-30T09:25:2{number}+00:00", "ended_at": f"2026-11-30T09:25:3{number}+00:00"}
-    head = {"object": "trace.span", "id": f"span_{number}", "trace_id": "trace_1", "parent_id": None, **times}
+    head: dict[str, Any] = {"object": "trace.span", "id": f"span_{number}", "trace_id": "trace_1"}
+    head |= {"parent_id": "span_0" if number else None, **times}
     return head | {"span_data": {"type": kind, **data}, "error": data.pop("error", None)}
 
 
@@ -109,11 +110,11 @@ def saved(text: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("shape", ["list", "data", "lines"])
 def test_traces(shape: str, tmp_path: Path) -> None:
-    """Agents are steps, generations model calls, functions tool calls, in every shape that spans are exported in."""
+    """Turns are steps, functions tool calls, one without an output waits, in every shape that spans are exported in."""
     text = "\n".join(map(json.dumps, SPANS))
     text = {"list": json.dumps(SPANS), "data": json.dumps({"data": SPANS}), "lines": text}[shape]
     log = load_log(saved(text, tmp_path))
-    assert (log.execution_id, log.workflow_id, log.state.status) == ("trace_1", "refunds", "completed")
+    assert (log.execution_id, log.workflow_id, log.state.status) == ("trace_1", "refunds", "suspended")
     assert list(log.state.frames) == ["desk"]
     assert [(one.kind, one.name, one.status) for one in log.state.calls] == [
         ("model", "m", "completed"),
