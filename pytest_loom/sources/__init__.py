@@ -51,6 +51,8 @@ _BUILT_IN = (
     "pytest_loom.sources.langgraph",
     "pytest_loom.sources.pydantic_ai",
     "pytest_loom.sources.openai_agents",
+    "pytest_loom.sources.otel",
+    "pytest_loom.sources.langsmith",
 )
 _registered: list[Source] = []
 _STORES_NOT_READ = ("redis", "rediss", "mongodb", "mongodb+srv", "mysql", "mysql+pymysql", "mariadb")
