@@ -66,6 +66,14 @@ TAKEN = {
     "test_meaning_that_changed_under_one_number": ("drift", "drift-output"),
     "test_import": ("import-command", "import-output", "import-simulation"),
     "test_imports_of_stores": ("import-store", "import-temporal"),
+    "test_a_golden_thread_and_a_trace": (
+        "traces-application",
+        "traces-record",
+        "traces-record-command",
+        "traces-test",
+        "traces-command",
+        "traces-report",
+    ),
 }
 """Which test runs or compares which blocks."""
 
@@ -495,3 +503,21 @@ def test_imports_of_stores() -> None:
     for name in ("import-store", "import-temporal"):
         words = shlex.split(_line(name))[1:]
         assert _parser(words).parse_args(words).output == Path("goldens")
+
+
+def test_a_golden_thread_and_a_trace(tmp_path: Path) -> None:
+    """The page's two tests are green on the same run, and name the argument once it has changed."""
+    for needed in ("pydantic_ai", "opentelemetry.exporter.otlp.proto.common.trace_encoder"):
+        pytest.importorskip(needed, reason="needs pydantic-ai-slim and opentelemetry-exporter-otlp-proto-common")
+    for name in ("traces-application", "traces-record", "traces-test"):
+        _write(name, tmp_path)
+    command = _line("traces-record-command")
+    made = _run(command, tmp_path)
+    assert made.returncode == 0, made.stderr
+    done = _run(_line("traces-command"), tmp_path)
+    assert done.returncode == 0, done.stdout
+    _change(tmp_path / "desk.py", "CENTS = 4999", "CENTS = 1")
+    assert _run(command.removesuffix(" golden"), tmp_path).returncode == 0
+    done = _run(_line("traces-command"), tmp_path)
+    assert done.returncode == 1
+    assert_shows(BLOCKS["traces-report"].text, done.stdout)
