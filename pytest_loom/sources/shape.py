@@ -30,6 +30,23 @@ def document(data: bytes) -> Any:
     return found
 
 
+def documents(data: bytes) -> list[tuple[Any, int]]:
+    """A JSON document, or one a line, each with its line. Raises Malformed, naming the line where there are several."""
+    try:
+        return [(document(data), 1)]
+    except Malformed:
+        lines = [(line, number) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
+        if len(lines) < 2 or not all(line.lstrip().startswith(b"{") for line, _ in lines[:2]):
+            raise
+    found = []
+    for line, number in lines:
+        try:
+            found.append((document(line), number))
+        except Malformed as problem:
+            raise Malformed(f"line {number}: {problem}") from None
+    return found
+
+
 def table(value: Any, where: str) -> dict[str, Any]:
     """``value`` as an object; absent (None) is an empty one."""
     if value is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-MANY = 1_000
+MANY = 100
 """So many open calls to one tool are looked through for the one that has no id."""
 
 NOTHING: Any = object()

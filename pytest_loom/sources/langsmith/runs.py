@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytest_loom.errors import printable
-from pytest_loom.sources.shape import Malformed, document, table, tables, text
+from pytest_loom.sources.shape import Malformed, documents, table, tables, text
 
 _TYPE = re.compile(rb'"run_type"\s*:\s*"')
 _PLACE = re.compile(rb'"(?:dotted_order|trace_id|parent_run_id|child_runs|session_id|session_name)"\s*:')
@@ -82,19 +82,7 @@ def runs_of(data: bytes) -> dict[str, Run]:
 
 def _entries(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
     """Each run as it was written, parents before their children."""
-    try:
-        wholes = [(document(data), 1)]
-    except Malformed:
-        lines = [(written, number) for number, written in enumerate(data.splitlines(), 1) if written.strip()]
-        if len(lines) < 2 or not all(written.lstrip().startswith(b"{") for written, _ in lines[:2]):
-            raise
-        wholes = []
-        for written, number in lines:
-            try:
-                wholes.append((document(written), number))
-            except Malformed as problem:
-                raise Malformed(_at(str(problem), number)) from None
-    for whole, line in wholes:
+    for whole, line in documents(data):
         if isinstance(whole, dict) and "run_type" not in whole and "id" not in whole:
             groups = [tables(whole.get(key), key) for key in ("runs", "post", "patch")]
             whole = [said for group in groups for said in group]
@@ -103,7 +91,7 @@ def _entries(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
             said = waiting.pop()
             children = tables(said.get("child_runs"), "child_runs")
             for child in children:
-                child.setdefault("parent_run_id", said.get("id"))
+                child["parent_run_id"] = child.get("parent_run_id") or said.get("id")
             yield {key: value for key, value in said.items() if key != "child_runs"}, line
             waiting += reversed(children)
 

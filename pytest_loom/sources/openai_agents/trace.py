@@ -19,7 +19,7 @@ from pytest_loom.log.event import Log, LogBuilder
 from pytest_loom.sources.langchain_messages import wanted_in
 from pytest_loom.sources.openai_agents.calls import call_of, said_text
 from pytest_loom.sources.openai_agents.runstate import APPROVAL, DEFAULT_WORKFLOW
-from pytest_loom.sources.shape import Malformed, arguments, document, table, tables, text
+from pytest_loom.sources.shape import Malformed, arguments, documents, table, tables, text
 from pytest_loom.sources.toolcalls import NOTHING, ToolCall, ToolCalls
 from pytest_loom.sources.tree import walk
 
@@ -59,16 +59,12 @@ def trace_logs(data: bytes, path: Path) -> Iterator[Log | LogError]:
 
 
 def _entries(data: bytes) -> list[dict[str, Any]]:
-    try:
-        whole = document(data)
-    except Malformed:
-        lines = [line for line in data.splitlines() if line.strip()]
-        if len(lines) < 2 or not lines[0].lstrip().startswith(b"{"):
-            raise
-        whole = [document(line) for line in lines]
-    if isinstance(whole, dict):
-        whole = whole["data"] if isinstance(whole.get("data"), list) else [whole]
-    return tables(whole, "the export")
+    found: list[dict[str, Any]] = []
+    for whole, _ in documents(data):
+        if isinstance(whole, dict):
+            whole = whole["data"] if isinstance(whole.get("data"), list) else [whole]
+        found += tables(whole, "the export")
+    return found
 
 
 def _log(trace_id: str, trace: dict[str, Any], spans: dict[str, dict[str, Any]], path: Path) -> Log:

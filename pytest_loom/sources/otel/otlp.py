@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_loom.errors import printable
-from pytest_loom.sources.shape import Malformed, document, listed, table, tables, text
+from pytest_loom.sources.shape import Malformed, documents, listed, table, tables, text
 
 _HEX = re.compile(r"[0-9a-fA-F]{16}|[0-9a-fA-F]{32}")
 _SNAKE = re.compile(r"(?<!^)(?=[A-Z])")
@@ -61,8 +61,9 @@ def spans_of(data: bytes) -> dict[str, dict[str, Span]]:
     """
     found: dict[str, dict[str, Span]] = {}
     records: list[tuple[str, str, SpanEvent]] = []
-    for line, request in _requests(data):
+    for whole, line in documents(data):
         try:
+            request = table(whole, "the export")
             for span in _spans(request, line):
                 known = found.setdefault(span.trace_id, {}).setdefault(span.span_id, span)
                 if known is not span and (known.name, known.attributes) != (span.name, span.attributes):
@@ -74,22 +75,6 @@ def spans_of(data: bytes) -> dict[str, dict[str, Span]]:
         if span_id in found.get(trace_id, {}):
             found[trace_id][span_id].events.append(event)
     return found
-
-
-def _requests(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each export request with its line."""
-    try:
-        yield 1, table(document(data), "the export")
-        return
-    except Malformed:
-        lines = [(number, line) for number, line in enumerate(data.splitlines(), 1) if line.strip()]
-        if len(lines) < 2 or not all(line.lstrip().startswith(b"{") for _, line in lines[:2]):
-            raise
-    for number, line in lines:
-        try:
-            yield number, table(document(line), "the export")
-        except Malformed as problem:
-            raise Malformed(f"line {number}: {problem}") from None
 
 
 def _get(value: dict[str, Any], name: str) -> Any:
