@@ -53,6 +53,10 @@ _BUILT_IN = (
     "pytest_loom.sources.openai_agents",
     "pytest_loom.sources.otel",
     "pytest_loom.sources.langsmith",
+    "pytest_loom.sources.inspect_ai",
+    "pytest_loom.sources.aws_durable",
+    "pytest_loom.sources.claude_agent",
+    "pytest_loom.sources.trajectories",
 )
 _registered: list[Source] = []
 _STORES_NOT_READ = ("redis", "rediss", "mongodb", "mongodb+srv", "mysql", "mysql+pymysql", "mariadb")
