@@ -20,6 +20,7 @@ UNNAMED = "unknown"
 """The workflow of a run whose record does not say to which flow it belongs."""
 
 _FRAMEWORKS = {
+    "aws_durable_execution_sdk_python": "pytest_loom.sources.aws_durable.contract",  # what its decorator made
     "agents": "pytest_loom.sources.openai_agents.contract",
     "langchain_core": "pytest_loom.sources.langgraph.contract",  # a graph with a configuration bound to it
     "langgraph": "pytest_loom.sources.langgraph.contract",
@@ -117,7 +118,8 @@ def _of_framework(flow: Any) -> dict[str, Any] | None:
         told: dict[str, Any] | None = marked.contract_of_object(flow)
         return told
     kind = flow if isinstance(flow, type) else type(flow)
-    for root in dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__):
+    modules = [*(base.__module__ for base in kind.__mro__), str(getattr(flow, "__globals__", {}).get("__name__"))]
+    for root in dict.fromkeys(module.partition(".")[0] for module in modules):
         if root in _FRAMEWORKS:
             data: dict[str, Any] | None = importlib.import_module(_FRAMEWORKS[root]).contract_of_object(flow)
             if data is not None:
