@@ -109,7 +109,7 @@ def _evaluated(folder: Path, kind: str) -> Path:
     scorer: Any = importlib.import_module("inspect_ai.scorer")
     dataset: Any = importlib.import_module("inspect_ai.dataset")
 
-    @tool.tool
+    @tool.tool  # type: ignore[untyped-decorator]
     def look() -> Any:
         async def execute(order: str) -> str:
             """Look up an order.
@@ -121,7 +121,7 @@ def _evaluated(folder: Path, kind: str) -> Path:
 
         return execute
 
-    @tool.tool
+    @tool.tool  # type: ignore[untyped-decorator]
     def pay() -> Any:
         async def execute(cents: int) -> str:
             """Pay.
