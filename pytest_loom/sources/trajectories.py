@@ -119,10 +119,10 @@ def _log(run: Any, name: str, path: Path) -> Log | LogError:
         if isinstance(run, dict) and isinstance(run.get("trajectory"), list):
             _swe_agent(run, calls)
         else:
-            messages = (
-                run if isinstance(run, list) else table(run, "a run").get("traj", table(run, "a run").get("messages"))
-            )
-            _conversation(run if isinstance(run, dict) else {}, tables(messages, "the messages"), calls)
+            around: dict[str, Any] = {} if isinstance(run, list) else table(run, "a run")
+            listed = next((around[key] for key in _LISTS if key in around), None)
+            messages = run if isinstance(run, list) else listed
+            _conversation(around, tables(messages, "the messages"), calls)
         return calls.builder.log(source="trajectories", engine="trace")
     except Malformed as problem:
         return LogError(f"not a readable trajectory: {problem}", path=str(path), execution_id=name)
