@@ -20,6 +20,7 @@ from pytest_loom.deploy import (
     checkpoint_types,
     deferred,
     graphs,
+    order,
 )
 from pytest_loom.deploy.approvals import calls_waiting
 from pytest_loom.deploy.report import Finding, finding
@@ -123,6 +124,7 @@ def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
 
 BUILT_IN: tuple[Check, ...] = (
     step_removed,
+    order.order_changed,
     gate_removed,
     gate_changed,
     saved_versions,

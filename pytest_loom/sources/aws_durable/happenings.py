@@ -258,4 +258,4 @@ def _error(value: Any) -> dict[str, Any] | None:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and 0 < value < 2**31 else 1
+    return value if isinstance(value, int) and value is not True and 0 < value < 2**31 else 1

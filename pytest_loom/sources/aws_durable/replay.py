@@ -16,6 +16,9 @@ from typing import Any
 from pytest_loom.log.event import Log
 
 _SDK = "aws_durable_execution_sdk_python"
+_ROOT = "execution"
+"""The id of the operation that the execution itself is, which the SDK takes from the end of the ARN."""
+
 _MOST_NEW = 100
 """After so many operations that are new, the code is taken to go on for ever."""
 
@@ -27,7 +30,7 @@ _DETAILS = {"STEP": "StepDetails", "CONTEXT": "ContextDetails", "CHAINED_INVOKE"
 def operations_of(log: Log) -> list[dict[str, Any]]:
     """The operations of an unfinished execution, as ``GetDurableExecutionState`` lists them, out of its log."""
     found: dict[str, dict[str, Any]] = {}
-    root = {"Id": "execution", "Type": "EXECUTION", "Status": "STARTED", "Name": "execution"}
+    root = {"Id": _ROOT, "Type": "EXECUTION", "Status": "STARTED", "Name": "execution"}
     for event in log.events:
         payload = event.payload
         kind = event.event_type
@@ -99,7 +102,7 @@ def replayed(handler: Any, operations: list[dict[str, Any]]) -> dict[str, Any]:
     watch.install()
     state = execution.InitialExecutionState.from_dict({"Operations": operations, "NextMarker": ""})
     invocation = execution.DurableExecutionInvocationInputWithClient(
-        durable_execution_arn="arn:replayed", checkpoint_token="replayed", initial_execution_state=state,
+        durable_execution_arn=f"replayed/{_ROOT}", checkpoint_token="replayed", initial_execution_state=state,
         service_client=_Client(service),
     )  # fmt: skip
     output = handler(invocation, _Context())
