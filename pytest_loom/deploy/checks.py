@@ -124,12 +124,12 @@ def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
 
 BUILT_IN: tuple[Check, ...] = (
     step_removed,
-    order.order_changed,
     gate_removed,
     gate_changed,
     saved_versions,
     calls_waiting,
     suspended_carryover,
+    order.order_changed,
     *agents.CHECKS,
     *deferred.CHECKS,
     *graphs.CHECKS,
