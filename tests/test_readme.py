@@ -14,8 +14,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -74,6 +76,8 @@ TAKEN = {
         "traces-command",
         "traces-report",
     ),
+    "test_two_evaluations": ("evals-install", "evals-test", "evals-command", "evals-report"),
+    "test_a_durable_function_that_waits": ("evals-state", "evals-durable", "evals-findings"),
 }
 """Which test runs or compares which blocks."""
 
@@ -521,3 +525,41 @@ def test_a_golden_thread_and_a_trace(tmp_path: Path) -> None:
     done = _run(_line("traces-command"), tmp_path)
     assert done.returncode == 1
     assert_shows(BLOCKS["traces-report"].text, done.stdout)
+
+
+def test_two_evaluations(tmp_path: Path) -> None:
+    """The page's test is green on the same evaluation, and names the call that a candidate leaves out."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert _line("evals-install") == 'pip install "pytest-loom[inspect]"'
+    assert extras.keys() >= {"inspect", "aws-durable"}
+
+    def call(name: str, **args: str) -> dict[str, Any]:
+        return {"event": "tool", "timestamp": 1, "id": name, "function": name, "arguments": args, "result": "ok"}
+
+    def evaluated(folder: str, *events: dict[str, Any]) -> None:
+        sample = {"id": "s1", "epoch": 1, "input": "pay A-17", "events": events, "output": {"completion": "done"}}
+        spec = {"task": "desk", "task_id": "t", "created": "2026-01-05T10:00:00Z"}
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "log.json").write_text(json.dumps({"version": 2, "eval": spec, "samples": [sample]}))
+
+    _write("evals-test", tmp_path)
+    for folder in ("baseline", "today"):
+        evaluated(folder, call("look", order="A-17"), call("pay", order="A-17"))
+    done = _run(_line("evals-command"), tmp_path)
+    assert done.returncode == 0, done.stdout
+    evaluated("today", call("pay", order="A-17"))
+    done = _run(_line("evals-command"), tmp_path)
+    assert done.returncode == 1
+    assert_shows(BLOCKS["evals-report"].text, done.stdout)
+
+
+def test_a_durable_function_that_waits(tmp_path: Path) -> None:
+    """The page's contract finds the gate and the order that are gone."""
+    root = {"Id": "e", "Type": "EXECUTION", "Status": "STARTED", "StartTimestamp": 1}
+    names = ("reserve", "charge")
+    steps = [{"Id": name, "Type": "STEP", "Status": "SUCCEEDED", "Name": name, "StartTimestamp": 2} for name in names]
+    wait = {"Id": "c", "Type": "CALLBACK", "Status": "STARTED", "Name": "approval", "StartTimestamp": 3}
+    arn = "arn:aws:lambda:eu-west-1:1:function:orders:7/durable-execution/o-1/e"
+    state = {"DurableExecutionArn": arn, "Operations": [root, *steps, wait]}
+    (tmp_path / _line("evals-state").rpartition("> ")[2]).write_text(json.dumps(state))
+    assert _printed("evals-durable", tmp_path) == BLOCKS["evals-findings"].text
