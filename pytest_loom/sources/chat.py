@@ -56,7 +56,7 @@ class Chat:
             facts = self.calls.close(given)
             if facts is None:
                 continue  # an answer to a call that is not in this conversation
-            error = message.get("error")
+            error = message.get("error") or message.get("tool_error")  # as Inspect wrote it in 2024
             if error:
                 self.calls.add("TOOL_FAILED", facts | {"error": error_of(error)})
             else:

@@ -37,7 +37,7 @@ class InspectSource:
         if path.suffix == ".eval" or looks_like_archive(head):
             return True
         keys = outline(head)
-        return {"eval.task", "eval.task_id", "eval.created"} <= keys
+        return {"version", "eval.task", "eval.model"} <= keys or {"eval.task", "eval.task_id", "eval.created"} <= keys
 
     def read(self, path: Path) -> Iterator[Log | LogError]:
         """Each sample of the file as a log, or what is wrong with it."""
