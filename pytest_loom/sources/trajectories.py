@@ -22,7 +22,7 @@ from pytest_loom.log.files import read_document
 from pytest_loom.sources.calls import Calls
 from pytest_loom.sources.chat import ROLES, Chat, plain_text, tool_calls
 from pytest_loom.sources.outline import outline
-from pytest_loom.sources.shape import Malformed, document, table, tables, text
+from pytest_loom.sources.shape import Malformed, documents, table, tables, text
 
 __all__ = ["TrajectorySource", "source"]
 
@@ -77,18 +77,11 @@ _NOT_A_CHAT = frozenset({"[].parts", "messages[].parts", "[].message", "[].uuid"
 
 def _runs(data: bytes) -> Iterator[Any]:
     """The runs of a file: one document of one or several, or one a line. Raises Malformed."""
-    try:
-        whole = document(data)
-    except Malformed:
-        lines = [line for line in data.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
-        if len(lines) < 2 or lines[0].lstrip()[:1] not in (b"{", b"["):
-            raise
-        for number, line in enumerate(lines, 1):
-            try:
-                yield document(line)
-            except Malformed as problem:
-                raise Malformed(f"line {number}: {problem}") from None
+    found = documents(data)
+    if len(found) > 1:
+        yield from (run for run, _ in found)
         return
+    whole = found[0][0]
     if isinstance(whole, dict) and whole and all(isinstance(run, dict) and "traj" in run for run in whole.values()):
         yield from whole.values()  # by their id
     elif isinstance(whole, list) and whole and all(isinstance(run, (dict, list)) and _is_run(run) for run in whole):

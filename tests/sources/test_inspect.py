@@ -226,6 +226,18 @@ class TestEvents:
         assert tools(log) == [("refund", {"cents": 5}, "completed", "done")]
         assert (log.state.status, log.state.variables["_output"]) == ("completed", "refunded")
 
+    def test_a_log_of_the_first_version(self, tmp_path: Path) -> None:
+        """Early in 2024 a log had other dates, no ids, and a tool's error in its message."""
+        messages = [
+            {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": "pay", "arguments": {}}]},
+            {"role": "tool", "content": "", "tool_error": "closed", "tool_call_id": "c"},
+        ]
+        old = {"task": "refunds", "run_at": "2024-03-01T10:00:00", "model": "m"}
+        path = tmp_path / "log.json"
+        path.write_text(json.dumps({"version": 1, "eval": old, "samples": [sample(messages=messages)]}))
+        log = load_log(path)
+        assert [(call.name, call.status) for call in log.state.calls[1:]] == [("pay", "failed")]
+
     def test_scores_approvals_and_people(self, tmp_path: Path) -> None:
         """What else counts is an event of its own; an error of the sample is how the run ended."""
         log = read(
