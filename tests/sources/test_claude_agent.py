@@ -14,6 +14,7 @@ from pytest_loom import Log, LogError
 from pytest_loom.sources import iter_file
 from pytest_loom.sources.claude_agent import source
 from tests.sources.claude_transcripts import SESSION, answer, call, entry, prompt, result, transcript
+from tests.sources.wrong_types import spoiled
 
 Json = dict[str, Any]
 
@@ -239,20 +240,8 @@ class TestDamage:
             answer("u4", "u3", "m2", {"type": "text", "text": "done"}),
         ]
         path = tmp_path / "x.jsonl"
-        for replace in (None, 3, "x", [], {}, [1], {"a": 1}, True):
-            for number, line in enumerate(good):
-                for broken in _every(line, replace):
-                    path.write_text(transcript([*good[:number], broken, *good[number + 1 :]]), encoding="utf-8")
-                    for item in source.read(path):
-                        assert isinstance(item, LogError) or item.state
-
-
-def _every(value: Any, replace: Any) -> Any:
-    if isinstance(value, dict):
-        for key in value:
-            for inner in (replace, *_every(value[key], replace)):
-                yield {**value, key: inner}
-    elif isinstance(value, list):
-        for index in range(len(value)):
-            for inner in (replace, *_every(value[index], replace)):
-                yield [*value[:index], inner, *value[index + 1 :]]
+        for number, line in enumerate(good):
+            for broken in spoiled(line):
+                path.write_text(transcript([*good[:number], broken, *good[number + 1 :]]), encoding="utf-8")
+                for item in source.read(path):
+                    assert isinstance(item, LogError) or item.state

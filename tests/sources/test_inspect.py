@@ -15,6 +15,7 @@ import pytest
 from pytest_loom import Log, LogError, diff_runs, load_log
 from pytest_loom.sources import iter_file
 from pytest_loom.sources.inspect_ai import source
+from tests.sources.wrong_types import spoiled
 
 Json = dict[str, Any]
 CONTAINERS = ("init", "solvers", "scorers", "tool", "handoff", "subtask")
@@ -331,21 +332,10 @@ class TestDamage:
         )
         path = tmp_path / "log.json"
 
-        def every(value: Any, replace: Any) -> Iterator[Any]:
-            if isinstance(value, dict):
-                for key in value:
-                    for inner in (replace, *every(value[key], replace)):
-                        yield {**value, key: inner}
-            elif isinstance(value, list):
-                for index in range(len(value)):
-                    for inner in (replace, *every(value[index], replace)):
-                        yield [*value[:index], inner, *value[index + 1 :]]
-
-        for replace in (None, 3, "x", [], {}, [1], {"a": 1}, True):
-            for broken in every(good, replace):
-                path.write_text(json.dumps(whole(broken)), encoding="utf-8")
-                for item in source.read(path):
-                    assert isinstance(item, LogError) or item.state
+        for broken in spoiled(good):
+            path.write_text(json.dumps(whole(broken)), encoding="utf-8")
+            for item in source.read(path):
+                assert isinstance(item, LogError) or item.state
 
 
 def test_zstandard_is_asked_for_by_name(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pytest_loom import Log, LogError, diff_runs, load_log, score_run
 from pytest_loom.evals.scorers import trajectory_match
 from pytest_loom.sources import iter_file
 from pytest_loom.sources.trajectories import source
+from tests.sources.wrong_types import spoiled
 
 Json = dict[str, Any]
 REFUSED = {
@@ -257,20 +258,8 @@ def test_wrong_types_never_crash(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     run = {"trajectory": [{"action": "a", "observation": "o"}], "history": [{"role": "assistant"}], "info": {}}
     good: list[Any] = [TALK, {"task_id": 1, "traj": TALK}, run, [{"role": "human", "content": "x"}] * 2]
-    for value in (None, 3, "x", [], {}, [1], {"a": 1}, True):
-        for whole in good:
-            for broken in _every(whole, value):
-                path.write_text(json.dumps(broken), encoding="utf-8")
-                for item in source.read(path):
-                    assert isinstance(item, LogError) or item.state
-
-
-def _every(value: Any, replace: Any) -> Any:
-    if isinstance(value, dict):
-        for key in value:
-            for inner in (replace, *_every(value[key], replace)):
-                yield {**value, key: inner}
-    elif isinstance(value, list):
-        for index in range(len(value)):
-            for inner in (replace, *_every(value[index], replace)):
-                yield [*value[:index], inner, *value[index + 1 :]]
+    for whole in good:
+        for broken in spoiled(whole):
+            path.write_text(json.dumps(broken), encoding="utf-8")
+            for item in source.read(path):
+                assert isinstance(item, LogError) or item.state
