@@ -27,7 +27,7 @@ class Written:
         """Write one run, and give its file. Raises LoomError where another golden is in its place."""
         data = linked(run.text.read_bytes(), run.links, aliases)
         run.drop()
-        path = self.names.of(run.flow, run.name, f"{run.was} {run.alias}")
+        path = self.names.of(run.flow, run.name, f"{run.name} {run.alias}")
         if path.is_symlink():
             raise LoomError("a link is in the golden's place; nothing is written through it", path=str(path))
         if path in self._seen:

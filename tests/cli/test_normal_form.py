@@ -170,6 +170,18 @@ def test_a_temporal_history_of_another_day(desk: Desk) -> None:
     assert desk.goldens("a") == desk.goldens("b")
 
 
+def test_a_file_of_many_runs_of_another_day(desk: Desk) -> None:
+    """Runs whose ids were drawn are called after their file, and otherwise by what they hold: the same each day."""
+    for day, ids in (("a", (RUN, CALL)), ("b", (OTHER_RUN, OTHER_CALL))):
+        runs = [made(one, given=number, start=START + ord(day) * DAY) for number, one in enumerate(ids)]
+        (desk.folder / day).mkdir()
+        (desk.folder / day / "runs.loom.jsonl").write_bytes(b"".join(encode_events(log.events) for log in runs))
+        assert desk("import", day, "-o", f"goldens-{day}").status == OK
+    assert desk.goldens("goldens-a") == desk.goldens("goldens-b")
+    assert len(desk.goldens("goldens-a")) == 2
+    assert "refund/runs.loom.jsonl" in desk.goldens("goldens-a")
+
+
 @step
 def note(moment: str, key: str) -> str:
     """Take what the flow drew."""
