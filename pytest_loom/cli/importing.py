@@ -27,7 +27,7 @@ from pytest_loom.log.event import Log
 from pytest_loom.log.origin import CONTRACT, ENGINE, SOURCE, origin_of, with_origin
 from pytest_loom.log.scrub import Scrubber, scrubber_of
 from pytest_loom.log.write import encode_events
-from pytest_loom.sources import find_files, is_address, iter_address, iter_file, masked_address, reader_of
+from pytest_loom.sources import find_files, is_address, iter_address, iter_file, masked_address, readers_of
 
 _ENDINGS = re.compile(r"(\.loom)?\.(jsonl|json|eval)(\.gz)?$")
 
@@ -241,7 +241,7 @@ def _places(sources: list[str], folder: Path) -> Iterator[str | Path]:
     goldens_of = folder.resolve()
     for source in sources:
         if is_address(source):
-            reader_of(source)
+            readers_of(source)
             yield source
             continue
         inside = Path(source).resolve().is_relative_to(goldens_of)

@@ -17,6 +17,7 @@ from pytest_loom.errors import LogError, LoomError, printable
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.files import SIDE_FILES, check_file, read_head
 from pytest_loom.log.share import Share
+from pytest_loom.sources.databases import NotMine
 
 
 class Source(Protocol):
@@ -125,7 +126,7 @@ def load_logs(source: str | os.PathLike[str]) -> LogStream:
     one bad log never hides the others. Raises LogError at once where nothing matches.
     """
     if is_address(source):
-        reader_of(os.fspath(source))
+        readers_of(os.fspath(source))
         return LogStream(iter_address(os.fspath(source)))
     return LogStream(iter_logs(find_files(source)))
 
@@ -195,32 +196,42 @@ def iter_address(address: str, share: Share | None = None) -> Iterator[Log | Log
     """Every run of the store at an address, by the source that reads its scheme; what is wrong as a LogError.
 
     A source reads addresses where it has ``schemes`` and ``read_address(address)``, and ``read_address_share(address,
-    share)`` where it can leave out the others by itself. Nothing but the scheme of one that nobody reads is shown:
-    there may be a password in it.
+    share)`` where it can leave out the others by itself; either raises NotMine where the store has none of its tables.
+    Each source of the scheme is asked: a database may hold runs of several. Nothing but the scheme of one that nobody
+    reads is shown: there may be a password in it.
     """
-    scheme = address.partition("://")[0].lower()
+    scheme = printable(address.partition("://")[0].lower())
     try:
-        found = reader_of(address)
+        readers = readers_of(address)
     except LogError as error:
         yield error
         return
     count = 0
-    try:
-        for item in _read(found, "read_address", address, share):
-            count += 1
-            yield item
-    except LoomError as error:
-        yield error if isinstance(error, LogError) else LogError(error.what, hint=error.hint)
-        return
-    if not count and share is None:
-        yield LogError(f"the {found.name} source finds no run in it", path=f"{printable(scheme)}://…")
+    not_theirs: dict[str, LogError] = {}
+    for found in readers:
+        try:
+            for item in _read(found, "read_address", address, share):
+                count += 1
+                yield item
+        except NotMine as error:
+            not_theirs[found.name] = error
+        except LoomError as error:
+            yield error if isinstance(error, LogError) else LogError(error.what, hint=error.hint)
+            return  # what one cannot have, the next one cannot either
+    if not count and len(not_theirs) == len(readers):
+        first = next(iter(not_theirs.values()))
+        names = " or ".join(not_theirs)
+        yield first if len(readers) == 1 else LogError(f"it has no tables of {names}", path=first.path, hint=first.hint)
+    elif not count and share is None:
+        names = " and ".join(found.name for found in readers if found.name not in not_theirs)
+        yield LogError(f"the {names} source finds no run in it", path=f"{scheme}://…")
 
 
-def reader_of(address: str) -> Any:
-    """The source that reads a store's address. Raises LogError."""
+def readers_of(address: str) -> list[Any]:
+    """The sources that read stores of an address's scheme; each says whether it finds its tables. Raises LogError."""
     scheme = address.partition("://")[0].lower()
-    found = next((source for source in sources() if scheme in getattr(source, "schemes", ())), None)
-    if found is None:
+    found = [source for source in sources() if scheme in getattr(source, "schemes", ())]
+    if not found:
         raise _no_reader(scheme)
     return found
 
@@ -321,8 +332,8 @@ def masked_address(source: str) -> str:
     """A source as it may be shown and kept: an address without its password and options, a path as it is."""
     if not is_address(source):
         return source
-    reader = reader_of(source)
-    if hasattr(reader, "masked"):
+    reader = next((reader for reader in readers_of(source) if hasattr(reader, "masked")), None)
+    if reader is not None:
         return str(reader.masked(source))
     try:
         parts = urlsplit(source)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.share import Share
+from pytest_loom.sources.databases import SCHEMES, NotMine, has_marks, masked
 from pytest_loom.sources.langgraph import postgres
 from pytest_loom.sources.langgraph.mapping import to_log
 from pytest_loom.sources.langgraph.sqlite import read_rows
@@ -30,16 +31,14 @@ class LangGraphSource:
     engine: Engine = "checkpoint"
     live = True
     suffixes = (".sqlite", ".sqlite3", ".db")
-    schemes = postgres.SCHEMES
+    schemes = SCHEMES
 
     def __init__(self, decrypt: Decrypt | None = None) -> None:
         self.decrypt = decrypt
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether it is a SQLite database whose schema, or the log of what is not yet moved into it, has the tables."""
-        if not head.startswith(b"SQLite format 3\0"):
-            return False
-        return _MARK in head or _MARK in _start_of(Path(f"{path}-wal"))
+        return has_marks(path, head, _MARK)
 
     def read(self, path: Path, share: Share | None = None) -> Iterator[Log | LogError]:
         """Every thread of the store, or of a share of it, one at a time."""
@@ -51,11 +50,17 @@ class LangGraphSource:
             yield error
 
     def read_address(self, address: str, share: Share | None = None) -> Iterator[Log | LogError]:
-        """Every thread of a PostgreSQL store, or of a share, one at a time; the password is in no text."""
-        name = postgres.masked(address)
+        """Every thread of a PostgreSQL store, or of a share, one at a time; the password is in no text.
+
+        Raises NotMine where LangGraph has no tables in it.
+        """
+        name = masked(address)
         try:
             for item in postgres.read_rows(address, share):
                 yield self.log(*item, name)
+        except NotMine as error:
+            error.path = error.path or name
+            raise
         except LogError as error:
             error.path = error.path or name
             yield error
@@ -69,14 +74,6 @@ class LangGraphSource:
             return to_log(read_thread(thread_id, rows, writes, self.decrypt), path)
         except Undecodable as problem:
             return LogError(f"{problem}", path=path, execution_id=thread_id)
-
-
-def _start_of(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(1 << 20)
-    except OSError:
-        return b""
 
 
 source = LangGraphSource()

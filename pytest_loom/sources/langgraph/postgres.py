@@ -1,29 +1,22 @@
 """The rows of a LangGraph PostgreSQL store, one thread at a time, fit for a read replica.
 
-One read-only transaction sees the store as it was at one moment; a server-side cursor hands over a few checkpoints at a
-time, and no statement may take longer than ``STATEMENT_SECONDS``. Values are fetched for the checkpoints that need
-them: the last ones of each namespace in full, of older ones only LangGraph's own small channels. psycopg is imported
-when an address is read (``pip install pytest-loom[langgraph-postgres]``).
+A server-side cursor hands over a few checkpoints at a time. Values are fetched for the checkpoints that need them: the
+last ones of each namespace in full, of older ones only LangGraph's own small channels. psycopg is imported when an
+address is read (``pip install pytest-loom[langgraph-postgres]``).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from pytest_loom.errors import LogError, Unsupported, printable
 from pytest_loom.log.share import Share
+from pytest_loom.sources.databases import NotMine, postgres
 from pytest_loom.sources.langgraph.sqlite import ThreadRows
 from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow
 
-SCHEMES = ("postgres", "postgresql")
-STATEMENT_SECONDS = 60
-CONNECT_SECONDS = 15
 _AT_ONCE = 200
 _IN_FULL = 5
 """So many of the last checkpoints of a namespace have all of their values fetched."""
@@ -43,66 +36,17 @@ WHERE thread_id = %s AND (channel LIKE 'branch:%%' OR channel LIKE 'join:%%' OR 
         SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])))"""
 
 
-def masked(address: str) -> str:
-    """The address without its password and without options, which may hold one."""
-    try:
-        parts = urlsplit(address)
-        host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return f"{printable(address.partition('://')[0])}://…"
-    user = f"{parts.username}@" if parts.username else ""
-    return urlunsplit((parts.scheme, f"{user}{host}{port}", parts.path, "", ""))
-
-
 def read_rows(address: str, share: Share | None = None) -> Iterator[ThreadRows]:
     """Each thread of the store, or of a share of it, that ``address`` names (``postgresql://user:password@host/database``).
 
     ``?schema=NAME`` reads the tables of another schema. Raises LogError where the store cannot be had, Unsupported
     where psycopg is not installed.
     """
-    try:
-        import psycopg
-    except ImportError:
-        raise Unsupported(
-            "reading a PostgreSQL store needs psycopg", hint="pip install 'pytest-loom[langgraph-postgres]'"
-        ) from None
-    shown = masked(address)
-    try:
-        with _connected(psycopg, address) as (connection, schema):
-            yield from _threads(psycopg, connection, schema, share)
-    except psycopg.Error as problem:
-        raise LogError(f"the database cannot be read: {_cause(problem, address)}", path=shown) from None
+    with postgres(address, "langgraph-postgres") as (connection, schema):
+        yield from _threads(connection, schema, share)
 
 
-@contextmanager
-def _connected(psycopg: Any, address: str) -> Iterator[tuple[Any, str]]:
-    target, schema = _without_schema(address)
-    options = f"-c statement_timeout={STATEMENT_SECONDS * 1000} -c default_transaction_read_only=on"
-    with psycopg.connect(
-        target, options=options, connect_timeout=CONNECT_SECONDS, application_name="pytest-loom"
-    ) as found:
-        found.read_only = True
-        found.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        yield found, schema
-
-
-def _without_schema(address: str) -> tuple[str, str]:
-    found = re.search(r"[?&]schema=([A-Za-z_][A-Za-z0-9_$]*)", address)
-    if found is None:
-        return address, ""
-    target = address.replace(found[0], "?" if found[0].startswith("?") else "", 1)
-    return target.replace("?&", "?").rstrip("?"), f'"{found[1]}".'
-
-
-def _cause(problem: Exception, address: str) -> str:
-    """What the driver says, without the password."""
-    text = " ".join(str(problem).split())
-    password = urlsplit(address).password if "@" in address else None
-    return printable(text.replace(password, "***") if password else text, 300)
-
-
-def _threads(psycopg: Any, connection: Any, schema: str, share: Share | None) -> Iterator[ThreadRows]:
+def _threads(connection: Any, schema: str, share: Share | None) -> Iterator[ThreadRows]:
     where = "" if share is None else _SHARE.format(begin=share.begin, end=share.end - 1)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -110,7 +54,7 @@ def _threads(psycopg: Any, connection: Any, schema: str, share: Share | None) ->
         )
         tables = cursor.fetchone()
         if None in tables:
-            raise LogError(
+            raise NotMine(
                 "it has no tables of LangGraph (checkpoints, checkpoint_writes)",
                 hint="Is the schema right? ?schema=NAME",
             )

@@ -1,26 +1,16 @@
-"""The rows of a LangGraph SQLite store, one thread at a time, without writing a byte beside it.
-
-A store without a write-ahead log is opened as immutable: SQLite then takes no lock and makes no side file. With one
-(the application runs, or was killed), what is committed in it counts, and reading it would touch ``-shm``: so the file
-and its log are copied to a private folder first.
-"""
+"""The rows of a LangGraph SQLite store, one thread at a time, without writing a byte beside it."""
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import tempfile
-import urllib.parse
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 from pytest_loom.errors import LogError
 from pytest_loom.log.share import Share, key_of
+from pytest_loom.sources.databases import columns, sqlite_file
 from pytest_loom.sources.langgraph.thread import CheckpointRow, WriteRow
 
-_TRIES = 3
-_MAX_VALUE = 1 << 30
 ThreadRows = tuple[str, list[CheckpointRow], list[WriteRow]]
 
 
@@ -29,62 +19,8 @@ def read_rows(path: Path, share: Share | None = None) -> Iterator[ThreadRows | L
 
     Raises LogError where the store cannot be opened, or was changed while it was read.
     """
-    with ExitStack() as stack:
-        before = _stamp(path)
-        try:
-            connection = _open(path, stack)
-            stack.callback(connection.close)
-            yield from _threads(connection, path, share)
-        except sqlite3.Error as problem:
-            raise LogError(f"the database cannot be read: {problem}", path=str(path)) from None
-        except OSError as problem:
-            raise LogError(f"cannot be read: {problem.strerror}", path=str(path)) from None
-        if _side(path, "-wal") is None and _stamp(path) != before:
-            raise LogError("was changed while it was read", path=str(path), hint="Read it again, or read a copy.")
-
-
-def _open(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    journals = [side for side in ("-wal", "-journal") if _side(path, side) is not None]
-    if not journals:
-        address = f"file:{urllib.parse.quote(str(path.resolve()))}?mode=ro&immutable=1"
-        return _configured(sqlite3.connect(address, uri=True, check_same_thread=False))
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loom-store-")))
-    copy = folder / "store.sqlite"
-    for _ in range(_TRIES):
-        before = _stamp(path)
-        shutil.copyfile(path, copy)
-        for side in journals:
-            shutil.copyfile(f"{path}{side}", f"{copy}{side}")
-        if _stamp(path) == before:
-            return _configured(sqlite3.connect(copy, check_same_thread=False))
-    raise LogError("is being written all the time", path=str(path), hint="Read a copy or a backup of it.")
-
-
-def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
-    connection.text_factory = bytes
-    if hasattr(connection, "setlimit"):
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
-    connection.execute("PRAGMA trusted_schema=OFF")
-    return connection
-
-
-def _side(path: Path, suffix: str) -> Path | None:
-    """A side file, where there is something in it."""
-    side = Path(f"{path}{suffix}")
-    try:
-        return side if side.stat().st_size else None
-    except OSError:
-        return None
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    facts = path.stat()
-    return facts.st_size, facts.st_mtime_ns
-
-
-def columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    """The names of a table's columns; none where it is missing or no table."""
-    return {row[1].decode() for row in connection.execute(f"PRAGMA table_info({table})")}
+    with sqlite_file(path) as connection:
+        yield from _threads(connection, path, share)
 
 
 def _threads(connection: sqlite3.Connection, path: Path, share: Share | None) -> Iterator[ThreadRows | LogError]:
