@@ -50,6 +50,7 @@ _BUILT_IN = (
     "pytest_loom.sources.loom",
     "pytest_loom.sources.temporal",
     "pytest_loom.sources.langgraph",
+    "pytest_loom.sources.dbos",
     "pytest_loom.sources.pydantic_ai",
     "pytest_loom.sources.openai_agents",
     "pytest_loom.sources.otel",
