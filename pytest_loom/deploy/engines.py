@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pytest_loom.contract.model import Contract
-from pytest_loom.deploy import agents_shadow, checkpoint_asked, deferred_shadow, durable, native
+from pytest_loom.deploy import agents_shadow, checkpoint_asked, dbos, deferred_shadow, durable, native
 from pytest_loom.deploy.report import BREAKING, Finding
 from pytest_loom.log.event import Log
 
@@ -22,6 +22,7 @@ _ENGINES: tuple[Ask, ...] = (
     lambda log, flow, contract, yesterday: agents_shadow.shadowed(log, flow),
     lambda log, flow, contract, yesterday: checkpoint_asked.shadowed(log, flow, contract),
     lambda log, flow, contract, yesterday: durable.shadowed(log, flow),
+    lambda log, flow, contract, yesterday: dbos.replayed(log, flow, yesterday),
 )
 
 

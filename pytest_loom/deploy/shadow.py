@@ -39,12 +39,16 @@ class NoAnswer(Exception):
     """The process did not answer, or cannot be had here. The text says why."""
 
 
-def shadow_of(flow: Any, request: dict[str, Any], *, seconds: float = SECONDS) -> dict[str, Any] | None:
+def shadow_of(
+    flow: Any, request: dict[str, Any], *, seconds: float = SECONDS, target: str | None = None
+) -> dict[str, Any] | None:
     """What today's flow does with the run of ``request``; None where there is no shadow for such flows.
+
+    ``target`` is what runs in the process, where the flow's own type does not tell.
 
     Raises NoAnswer where it did not come to an end.
     """
-    target = _SHADOWS.get(type(flow).__module__.partition(".")[0])
+    target = target or _SHADOWS.get(type(flow).__module__.partition(".")[0])
     if target is None or not hasattr(os, "fork"):
         return None
     worker = _workers.get(id(flow))

@@ -236,6 +236,8 @@ def _database(guard: Guard, database: Any) -> None:
         said = parse_qs(query)
         if said.get("mode", [""])[-1] in ("ro", "memory") or said.get("immutable") == ["1"]:
             return
+        if said.get("vfs") == ["memdb"]:
+            return  # of this process, in memory
         name = re.sub(r"^//[^/]*", "", path)
     if name not in ("", ":memory:"):
         _change(guard, "open (for writing) the database", name, follow=True)

@@ -1,0 +1,163 @@
+"""What a DBOS workflow function promises to the runs that wait for it: its contract as data, read off the function.
+
+``steps`` are left out: which steps a workflow runs is decided by its code, which a deploy simulation has DBOS replay.
+``gates`` are the topics on which its own code receives, where all of them can be read off its source.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from typing import Any
+
+from pytest_loom.sources.dbos.mapping import event_name
+from pytest_loom.sources.dbos.version import application_of
+
+_TEMPORARY = "<temp>."
+"""What DBOS puts before the name of a step that is run without a workflow."""
+
+_RECEIVES = ("recv", "recv_async")
+_DEPTH = 4
+
+
+def own_name(flow: Any) -> str | None:
+    """The name under which DBOS registered a workflow function, and looks for it again; None for a step."""
+    original = getattr(flow, "__orig_func", None)
+    name = getattr(original, "dbos_function_name", None) or getattr(flow, "dbos_function_name", None)
+    return name if original is not None and isinstance(name, str) and not name.startswith(_TEMPORARY) else None
+
+
+def contract_of_object(flow: Any) -> dict[str, Any] | None:
+    """The contract JSON of a workflow function; None where ``flow`` is a step."""
+    name = own_name(flow)
+    if name is None:
+        return None
+    contract: dict[str, Any] = {"workflowId": name, "engine": "journal", "inputSchema": _input_schema(flow)}
+    topics, complete = topics_of(flow)
+    if complete:
+        contract["gates"] = {event_name(topic): {} for topic in sorted(topics, key=str)}
+    version = application_of(flow).version
+    return contract | ({"version": version} if version else {})
+
+
+def signature_of(flow: Any) -> inspect.Signature | None:
+    """What the workflow takes, without the instance or class of a method; None where that cannot be told."""
+    try:
+        found = inspect.signature(inspect.unwrap(flow))
+    except (TypeError, ValueError):
+        return None
+    info = getattr(flow, "dbos_func_decorator_info", None)
+    kind = getattr(getattr(info, "func_type", None), "name", "")
+    if kind in ("Instance", "Class"):
+        found = found.replace(parameters=list(found.parameters.values())[1:])
+    return found
+
+
+def _input_schema(flow: Any) -> dict[str, Any]:
+    """A JSON Schema of the arguments by name. DBOS itself checks only whether the function can be called with them."""
+    signature = signature_of(flow)
+    if signature is None:
+        return {}
+    try:
+        hints = inspect.get_annotations(inspect.unwrap(flow), eval_str=True)
+    except Exception:  # an annotation that names what is not there
+        hints = {}
+    properties: dict[str, Any] = {}
+    required = []
+    definitions: dict[str, Any] = {}
+    is_open = False
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            is_open = True
+            continue
+        schema = _schema(hints[name]) if name in hints else {}
+        definitions |= schema.pop("$defs", {})
+        properties[name] = schema
+        if parameter.default is parameter.empty:
+            required.append(name)
+    found = {"type": "object", "properties": properties, "required": required, "additionalProperties": is_open}
+    return {**found, "$defs": definitions} if definitions else found
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+
+    try:
+        return dict(TypeAdapter(kind).json_schema())
+    except Exception:  # pydantic has no schema for it
+        return {}
+
+
+def topics_of(flow: Any) -> tuple[set[str | None], bool]:
+    """The topics on which the workflow's code receives, and whether these are all: None is the one without a name.
+
+    Read off the source of the function and of the plain functions that it calls by name; a topic that is put together
+    when the code runs, or a call that cannot be followed, makes the list incomplete.
+    """
+    topics: set[str | None] = set()
+    complete = True
+    todo, seen = [(inspect.unwrap(flow), 0)], set[int]()
+    while todo:
+        function, depth = todo.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        tree = _source(function)
+        if tree is None:
+            complete = False
+            continue
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _RECEIVES:
+                said = _topic(call, function)
+                complete &= said is not _UNKNOWN
+                topics |= set() if said is _UNKNOWN else {said}  # type: ignore[arg-type]
+            elif isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") in ("self", "cls"):
+                complete = False
+            elif isinstance(call.func, ast.Name) and (inner := _helper(call.func.id, function)) is not None:
+                if depth < _DEPTH:
+                    todo.append((inner, depth + 1))
+                else:
+                    complete = False
+    return topics, complete
+
+
+_UNKNOWN = object()
+
+
+def _source(function: Any) -> ast.Module | None:
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _topic(call: ast.Call, function: Any) -> object:
+    """The topic of a receive: a text, None, or ``_UNKNOWN``."""
+    given = [*call.args[:1], *(word.value for word in call.keywords if word.arg in ("topic", None))]
+    if not given:
+        return None
+    if isinstance(given[0], ast.Constant) and (given[0].value is None or isinstance(given[0].value, str)):
+        return given[0].value
+    if isinstance(given[0], ast.Name):
+        value = _globals(function).get(given[0].id)
+        return value if isinstance(value, str) else _UNKNOWN
+    return _UNKNOWN
+
+
+def _helper(name: str, function: Any) -> Any:
+    """A plain Python function that the code calls by name: it is part of the workflow's code. None for others."""
+    found = _globals(function).get(name)
+    return found if inspect.isfunction(found) and not hasattr(found, "dbos_function_name") else None
+
+
+def _globals(function: Any) -> dict[str, Any]:
+    found: dict[str, Any] = dict(getattr(function, "__globals__", {}))
+    code = getattr(function, "__code__", None)
+    cells = getattr(function, "__closure__", None) or ()
+    for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found
