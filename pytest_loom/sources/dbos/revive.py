@@ -20,6 +20,8 @@ MARK = "<a value that is not in the record>"
 
 _CALLED = frozenset(
     {
+        "builtins.bytearray",
+        "builtins.complex",
         "datetime.datetime",
         "datetime.date",
         "datetime.time",

@@ -39,6 +39,7 @@ class Shadow:
         self.flow = flow
         self.url = f"file:/loom{next(_numbers)}?vfs=memdb"
         self.dbos = _launched(f"sqlite:///{self.url}&uri=true")
+        self.loop = asyncio.new_event_loop()
         self.store = sqlite3.connect(self.url, uri=True, check_same_thread=False)
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +73,18 @@ class Shadow:
             made = function(*self._instance(record["facts"], function), *args, **kwargs)
             if inspect.iscoroutine(made):
                 watch.coroutine = made
-                asyncio.run(_awaited(made))
+                self._await(made)
+
+    def _await(self, coroutine: Any) -> None:
+        """Run it on the loop of all runs: one that is closed takes DBOS's threads with it."""
+        try:
+            self.loop.run_until_complete(_awaited(coroutine))
+        finally:
+            left = asyncio.all_tasks(self.loop)
+            for task in left:
+                task.cancel()
+            if left:
+                self.loop.run_until_complete(asyncio.wait(left, timeout=1))
 
     def _instance(self, facts: dict[str, Any], function: Any) -> list[Any]:
         """What DBOS puts before the arguments: the configured instance or the class."""
