@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Engine, Log
+from pytest_loom.log.share import Share
 from pytest_loom.sources.databases import SCHEMES, NotMine, has_tables, masked
 from pytest_loom.sources.dbos import tables
 from pytest_loom.sources.dbos.mapping import to_log
@@ -33,23 +34,23 @@ class DBOSSource:
         """Whether it is a SQLite database with DBOS's tables."""
         return has_tables(path, head, *_TABLES)
 
-    def read(self, path: Path) -> Iterator[Log | LogError]:
-        """Every workflow of the file, one at a time."""
+    def read(self, path: Path, share: Share | None = None) -> Iterator[Log | LogError]:
+        """Every workflow of the file, or of a share of it, one at a time."""
         try:
-            for rows in tables.read_file(path):
+            for rows in tables.read_file(path, share):
                 yield to_log(rows, str(path))
         except LogError as error:
             error.path = error.path or str(path)
             yield error
 
-    def read_address(self, address: str) -> Iterator[Log | LogError]:
-        """Every workflow of a PostgreSQL database, one at a time; the password is in no text.
+    def read_address(self, address: str, share: Share | None = None) -> Iterator[Log | LogError]:
+        """Every workflow of a PostgreSQL database, or of a share, one at a time; the password is in no text.
 
         Raises NotMine where DBOS has no tables in it.
         """
         name = masked(address)
         try:
-            for rows in tables.read_address(address):
+            for rows in tables.read_address(address, share):
                 yield to_log(rows, name)
         except NotMine as error:
             error.path = error.path or name
@@ -57,6 +58,9 @@ class DBOSSource:
         except LogError as error:
             error.path = error.path or name
             yield error
+
+    read_share = read
+    read_address_share = read_address
 
 
 source = DBOSSource()

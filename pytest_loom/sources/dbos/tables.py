@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_loom.log.share import Share, key_of
 from pytest_loom.sources.databases import NotMine, columns, postgres, sqlite_file
 
 Row = dict[str, Any]
@@ -70,7 +71,9 @@ class Rows:
 
 
 class Database(Protocol):
-    """What is asked of a database of either kind."""
+    """What is asked of a database of either kind. ``key`` is a run's place among the shares, in SQL."""
+
+    key: str
 
     def columns(self, table: str) -> set[str]:
         """The columns of a table; none where it is missing."""
@@ -85,22 +88,22 @@ class Database(Protocol):
         """The table as a query names it."""
 
 
-def read_file(path: Path) -> Iterator[Rows]:
-    """The workflows of a SQLite file. Raises LogError."""
+def read_file(path: Path, share: Share | None = None) -> Iterator[Rows]:
+    """The workflows of a SQLite file, or of a share of it. Raises LogError."""
     with sqlite_file(path) as connection:
-        yield from workflows(_SQLite(connection))
+        yield from workflows(_SQLite(connection), share)
 
 
-def read_address(address: str) -> Iterator[Rows]:
-    """The workflows of the PostgreSQL database at ``address``; ``?schema=NAME`` where it is not ``dbos``.
+def read_address(address: str, share: Share | None = None) -> Iterator[Rows]:
+    """The workflows, or a share, of the PostgreSQL database at ``address``; ``?schema=NAME`` where it is not ``dbos``.
 
     Raises LogError, and NotMine where there are no tables of DBOS.
     """
     with postgres(address, "dbos") as (connection, schema):
-        yield from workflows(_Postgres(connection, schema or DEFAULT_SCHEMA))
+        yield from workflows(_Postgres(connection, schema or DEFAULT_SCHEMA), share)
 
 
-def workflows(database: Database) -> Iterator[Rows]:
+def workflows(database: Database, share: Share | None) -> Iterator[Rows]:
     """Each workflow with its rows, by id. Raises NotMine where the tables are not those of DBOS."""
     known = database.columns("workflow_status")
     if not known >= _NEEDED or "function_id" not in database.columns("operation_outputs"):
@@ -114,7 +117,8 @@ def workflows(database: Database) -> Iterator[Rows]:
         migration = max((number for number in numbers if isinstance(number, int)), default=None)
     parts = {table: (part, database.columns(table)) for table, part in _PARTS.items()}
     batch: list[Row] = []
-    query = f"SELECT {_selected(_STATUS, known)} FROM {database.name('workflow_status')} ORDER BY workflow_uuid"
+    where = "" if share is None else f"WHERE {database.key} BETWEEN {share.begin} AND {share.end - 1}"
+    query = f"SELECT {_selected(_STATUS, known)} FROM {database.name('workflow_status')} {where} ORDER BY workflow_uuid"
     for row in database.stream(query):
         batch.append(_row(_STATUS, row))
         if len(batch) == _AT_ONCE:
@@ -186,8 +190,11 @@ def _text(value: Any) -> Any:
 class _SQLite:
     """A SQLite file."""
 
+    key = "loom_key(workflow_uuid)"
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        connection.create_function("loom_key", 1, lambda run: key_of(str(_text(run))), deterministic=True)
 
     def columns(self, table: str) -> set[str]:
         return columns(self.connection, table)
@@ -209,6 +216,8 @@ class _SQLite:
 
 class _Postgres:
     """A PostgreSQL database."""
+
+    key = "('x' || substr(md5(workflow_uuid), 1, 8))::bit(32)::bigint"
 
     def __init__(self, connection: Any, schema: str) -> None:
         self.connection = connection
