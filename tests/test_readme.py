@@ -29,6 +29,7 @@ from pytest_loom.evals.diff import DEFAULT, KINDS
 from pytest_loom.flow import seams
 from pytest_loom.plugin import hookspecs
 from tests.engines import test_pages
+from tests.engines.dbos import test_page
 from tests.pages import BLOCKS, PAGES, ROOT, assert_shows, blocks
 from tests.pages import change as _change
 from tests.pages import line as _line
@@ -110,6 +111,7 @@ def test_every_block_is_taken() -> None:
     names = [name for name, _ in blocks()]
     taken = [name for some in TAKEN.values() for name in some]
     of_engines = [f"{prefix}-{name}" for prefix, page in test_pages.PAGES.items() for name in page.blocks]
+    of_engines += [f"dbos-{name}" for name in test_page.NAMES]
     assert sorted(names) == sorted(taken + of_engines)
     text = "".join(PAGES.values())
     assert text.count("```") == 2 * len(names), "a fence is not closed, or stands inside another"

@@ -117,7 +117,7 @@ def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
     yield finding(
         log,
         "suspended-carryover",
-        f"waits for {_wait(waits[0])}{more} and will be resumed by today's code.",
+        f"waits for {_wait(waits[0], log.source)}{more} and will be resumed by today's code.",
         "Look whether what it waits for still means the same to today's code.",
     )
 
@@ -152,6 +152,7 @@ def _asked_anew(log: Log, wait: Suspension) -> str:
 _NO_GATES = ("timer", "crash", "breakpoint")
 
 
-def _wait(wait: Suspension) -> str:
+def _wait(wait: Suspension, source: str) -> str:
     on = " or ".join(printable(event) for event in wait.events)
-    return "a signal, an update or a condition" if on == "*" else f"{on} ({printable(wait.kind)})"
+    unnamed = "a message or an event" if source == "dbos" else "a signal, an update or a condition"
+    return unnamed if on == "*" else f"{on} ({printable(wait.kind)})"

@@ -16,6 +16,7 @@ from pytest_loom.flow import guard
 from pytest_loom.log.event import Log
 
 _REPLAYERS = {
+    "dbos": ("pytest_loom.sources.dbos.replay", ("dbos_func_decorator_info",)),
     "langgraph": ("pytest_loom.sources.langgraph.replay", ("add_conditional_edges", "with_config")),
     "openai-agents": ("pytest_loom.sources.openai_agents.replay", ("as_tool",)),
     "pydantic_ai": ("pytest_loom.sources.pydantic_ai.replay", ("override",)),

@@ -176,9 +176,9 @@ class _Writer:
         return {"framework": "dbos", "dbos": told} | ({"flowVersion": str(version)} if version else {})
 
     def _child(self, name: str) -> dict[str, Any]:
-        """How a child workflow stands, for a run that is under way: a parent that waits for it goes on with that."""
+        """How a child workflow stands: DBOS looks there when the parent asks for its result, again on a replay."""
         row = self.rows.children.get(name)
-        if row is None or self.over:
+        if row is None:
             return {}
         outcome: dict[str, Any] = {"status": row["status"]}
         if row["error"] is not None:

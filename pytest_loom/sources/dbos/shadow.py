@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_loom.sources.dbos.mapping import NULL_TOPIC, PORTABLE
+from pytest_loom.sources.dbos.pickles import read_pickle
 from pytest_loom.sources.dbos.recorded import PATCH, TIMER
 from pytest_loom.sources.dbos.revive import Unknown, Untold, revived
 from pytest_loom.sources.dbos.watch import Stop, Watch
@@ -42,6 +43,12 @@ class Shadow:
         self.loop = asyncio.new_event_loop()
         self.store = sqlite3.connect(self.url, uri=True, check_same_thread=False)
 
+    def close(self) -> None:
+        """End it, where the process lives on."""
+        self.store.close()
+        self.loop.close()
+        _dbos("").DBOS.destroy()
+
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """What today's workflow does on the record of ``request`` (``Record.as_dict``), as JSON data."""
         record = request["record"]
@@ -49,7 +56,7 @@ class Shadow:
         watch = Watch(self.dbos._sys_db, record, _body(self.flow))
         with watch.installed(), _transactions(watch):
             try:
-                self._go(record, watch)
+                output = self._go(record, watch)
             except Stop:
                 pass
             except Untold:
@@ -59,26 +66,27 @@ class Shadow:
                     "raises", error=f"{type(problem).__name__}: {problem}"[:1000], line=_raised_at(problem, watch)
                 )
             else:
-                watch.end("ends")
+                watch.end("ends", output=read_pickle(_pickled(output)))
         return watch.answer
 
-    def _go(self, record: dict[str, Any], watch: Watch) -> None:
+    def _go(self, record: dict[str, Any], watch: Watch) -> Any:
         function = self.dbos._registry.workflow_info_map.get(record["workflow"], self.flow)
         try:
             args, kwargs = _taken(record, function)
         except Exception as problem:
             watch.end("refused", error=f"{type(problem).__name__}: {problem}"[:1000])
-            return
+            return None
         with _dbos("").SetWorkflowID(record["id"]), _user(record["facts"]):
             made = function(*self._instance(record["facts"], function), *args, **kwargs)
             if inspect.iscoroutine(made):
                 watch.coroutine = made
-                self._await(made)
+                made = self._await(made)
+            return made
 
-    def _await(self, coroutine: Any) -> None:
+    def _await(self, coroutine: Any) -> Any:
         """Run it on the loop of all runs: one that is closed takes DBOS's threads with it."""
         try:
-            self.loop.run_until_complete(_awaited(coroutine))
+            return self.loop.run_until_complete(_awaited(coroutine))
         finally:
             left = asyncio.all_tasks(self.loop)
             for task in left:
