@@ -86,6 +86,10 @@ def _another_version(log: Log, flow: Any, record: Record) -> Finding | None:
         return None
     if today.version is None and not today.configured and not is_computed(version):
         return None  # it was set by what is not in sight here, and may well be still
+    if today.version is None:
+        computed = _computed(flow, today.name or name)
+        if computed is None or version in computed:
+            return None
     now = _version_of(today)
     return finding(
         log,
@@ -95,6 +99,18 @@ def _another_version(log: Log, flow: Any, record: Record) -> Finding | None:
         f" {printable(str(record.facts.get('status', 'PENDING')))}, and nothing says so.",
         "",
     )
+
+
+def _computed(flow: Any, name: object) -> list[str] | None:
+    """What DBOS computes once it is started: some versions of it count workflows that they register then.
+
+    None where it cannot be started here.
+    """
+    try:
+        said = shadow_of(flow, {"name": name}, target=_SHADOW)
+    except NoAnswer:
+        return None
+    return None if said is None else list(said["computed"])
 
 
 def _version_of(today: Application) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import collections
+import contextlib
 import dataclasses
 import datetime
 import decimal
@@ -250,12 +251,13 @@ def test_a_store_in_use_is_read_with_its_log_and_left_alone(store: Store) -> Non
     assert [log.execution_id for log in load_logs(store.file)] == ["r1"]
     assert digests() == before
     assert source_of(store.file).name == "dbos"
+    store.connection.close()
 
 
 def test_a_schema_far_into_the_file_is_found(tmp_path: Path) -> None:
     """The source knows a database by its tables, wherever their definition stands."""
     file = tmp_path / "big.sqlite"
-    with sqlite3.connect(file) as connection:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE other (text)")
         connection.executemany("INSERT INTO other VALUES (?)", [("x" * 4000,)] * 600)
         for number in range(40):
@@ -421,7 +423,8 @@ def stores() -> list[Path]:
 def test_shared_databases_are_read_whole(file: Path) -> None:
     """As many runs, steps, unread messages and ends are read as SQL counts in the file itself."""
     logs = list(load_logs(file))
-    with sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True) as connection:
+    address = f"file:{file}?mode=ro&immutable=1"
+    with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
 
         def count(query: str, *arguments: Any) -> Any:
             return connection.execute(query, arguments).fetchone()[0]

@@ -28,6 +28,7 @@ from pytest_loom.sources.dbos.mapping import NULL_TOPIC, PORTABLE
 from pytest_loom.sources.dbos.pickles import read_pickle
 from pytest_loom.sources.dbos.recorded import PATCH, TIMER
 from pytest_loom.sources.dbos.revive import Unknown, Untold, revived
+from pytest_loom.sources.dbos.version import computed
 from pytest_loom.sources.dbos.watch import Stop, Watch
 
 _numbers = itertools.count(1)
@@ -50,7 +51,12 @@ class Shadow:
         _dbos("").DBOS.destroy()
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What today's workflow does on the record of ``request`` (``Record.as_dict``), as JSON data."""
+        """What today's workflow does on the record of ``request`` (``Record.as_dict``), as JSON data.
+
+        Without a record: the versions that DBOS may compute for an application called ``name``.
+        """
+        if "record" not in request:
+            return {"computed": sorted(computed(self.flow, request["name"]))}
         record = request["record"]
         self._fill(record)
         watch = Watch(self.dbos._sys_db, record, _body(self.flow))

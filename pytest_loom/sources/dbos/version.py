@@ -14,7 +14,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -54,18 +54,18 @@ def application_of(flow: Any, name: str | None = None) -> Application:
         its_name = (getattr(running, "_config", None) or {}).get("name")
         if set_there:
             return Application(set_there, "the DBOS object of this process", frozenset(), True, its_name, upgrades)
-        return Application(None, "", _computed(flow, its_name or name), True, its_name, upgrades)
+        return Application(None, "", computed(flow, its_name or name), True, its_name, upgrades)
     versions = {_of_config(config) for config, _ in found}
     config, where = found[0] if found and len(versions) == 1 else ({}, "")
     config_name = config.get("name") if isinstance(config.get("name"), str) else None
     version = _of_config(config)
     if len(versions) > 1:
-        return Application(None, "", frozenset(filter(None, versions)) | _computed(flow, name), False, None, upgrades)
+        return Application(None, "", frozenset(filter(None, versions)) | computed(flow, name), False, None, upgrades)
     if version:
         return Application(version, where, frozenset(), True, config_name, upgrades)
     if os.environ.get("DBOS__APPVERSION"):
         return Application(os.environ["DBOS__APPVERSION"], "DBOS__APPVERSION", frozenset(), True, config_name, upgrades)
-    return Application(None, where, _computed(flow, config_name or name), bool(found), config_name, upgrades)
+    return Application(None, where, computed(flow, config_name or name), bool(found), config_name, upgrades)
 
 
 def is_computed(version: str) -> bool:
@@ -118,8 +118,11 @@ def _configurations(flow: Any) -> Iterator[tuple[dict[str, Any], str]]:
             return
 
 
-def _computed(flow: Any, name: str | None) -> frozenset[str]:
-    """What DBOS computes of all that is registered here, and of what is registered in the flow's own surroundings."""
+def computed(flow: Any, name: str | None) -> frozenset[str]:
+    """What DBOS computes of all that is registered here, and of what is registered in the flow's own surroundings.
+
+    DBOS 2.x registers workflows of its own when a DBOS object is made, and counts them: without one, this is not it.
+    """
     module = sys.modules.get("dbos._dbos")
     if module is None:
         return frozenset()
@@ -130,15 +133,16 @@ def _computed(flow: Any, name: str | None) -> frozenset[str]:
         parameters = list(inspect.signature(compute).parameters)[1:]
     except (AttributeError, TypeError, ValueError):
         return frozenset()
-    own = str(getattr(inspect.unwrap(flow), "__module__", ""))
-    package = own.partition(".")[0]
-    folder = _folder(flow)
-    groups = (
-        workflows,
-        {key: one for key, one in workflows.items() if inspect.unwrap(one).__module__ == own},
-        {key: one for key, one in workflows.items() if inspect.unwrap(one).__module__.partition(".")[0] == package},
-        {key: one for key, one in workflows.items() if _folder(one) == folder},
+    own = _module(flow)
+    tests: tuple[Callable[[Any], bool], ...] = (
+        lambda one: True,
+        lambda one: _module(one) == own,
+        lambda one: _module(one).partition(".")[0] == own.partition(".")[0],
+        lambda one: _folder(one) == _folder(flow),
     )
+    groups = [
+        {key: one for key, one in workflows.items() if test(one) or _module(one).startswith("dbos.")} for test in tests
+    ]
     found = set()
     for group in groups:
         try:
@@ -146,6 +150,10 @@ def _computed(flow: Any, name: str | None) -> frozenset[str]:
         except Exception:  # no source is to be had: then DBOS has no digest either
             continue
     return frozenset(map(str, found))
+
+
+def _module(function: Any) -> str:
+    return str(getattr(inspect.unwrap(function), "__module__", ""))
 
 
 def _folder(function: Any) -> str:

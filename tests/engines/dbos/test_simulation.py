@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 from pathlib import Path
@@ -42,9 +43,10 @@ def changed_rows(bench: Bench, store: Path, *queries: str) -> Path:
     """A copy of a store in which something is changed by hand."""
     folder = bench.fresh()
     shutil.copytree(store.parent, folder, dirs_exist_ok=True)
-    with sqlite3.connect(folder / "desk.sqlite") as connection:
+    with contextlib.closing(sqlite3.connect(folder / "desk.sqlite")) as connection:
         for query in queries:
             connection.execute(query)
+        connection.commit()
     return folder / "desk.sqlite"
 
 
