@@ -176,7 +176,9 @@ def _step(subject: str, old: StepContract, new: StepContract) -> list[_Change]:
 
 
 def _gate(subject: str, old: GateContract, new: GateContract) -> list[_Change]:
-    return _schema(subject, old.payload_schema, new.payload_schema)
+    if old.kind and new.kind and old.kind != new.kind:
+        return [("", "changed", "breaking", f"{subject} was a {old.kind} and is a {new.kind}")]
+    return _schema(subject, old.payload_schema, new.payload_schema) + _said(f"{subject}, kind", old.kind, new.kind)
 
 
 def _tool(subject: str, old: ToolContract, new: ToolContract) -> list[_Change]:

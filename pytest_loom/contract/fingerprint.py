@@ -66,6 +66,8 @@ def fingerprint(contract: Contract) -> str:
         }
     if contract.gates is not None:
         data["gates"] = {event: _maybe(gate.payload_schema) for event, gate in contract.gates.items()}
+        kinds = {event: gate.kind for event, gate in contract.gates.items() if gate.kind is not None}
+        data |= {"gateKinds": kinds} if kinds else {}
     if contract.tools is not None:
         data["tools"] = {name: tool_parts(tool) for name, tool in contract.tools.items()}
     if contract.agents is not None:

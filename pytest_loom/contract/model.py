@@ -29,8 +29,12 @@ class StepContract(_Part):
 
 
 class GateContract(_Part):
-    """What the payload of an awaited event has to look like."""
+    """What the payload of an awaited event has to look like, and ``kind``, what brings it, where its engine tells.
 
+    Nothing waits for a query: it asks, and leaves nothing in a run.
+    """
+
+    kind: Literal["signal", "update", "query"] | None = None
     payload_schema: dict[str, Any] | bool | None = None
 
 

@@ -39,7 +39,7 @@ _MARKED = {
 """The same for what a framework only marks, by the attribute: a class or a function of the application.
 
 That module also has ``own_name(object) -> str | None``: what the engine calls it in its records, and under which it
-looks for it again, whatever it is listed as.
+looks for it again, whatever it is listed as; and, where there are such, ``is_dynamic(object)``: it runs under any name.
 """
 
 _SHAPES = "a flow declared with @flow, a Contract, its JSON as a dict or as the path of a .json file"
@@ -99,6 +99,11 @@ def own_name(flow: Any) -> str | None:
     return name
 
 
+def _is_dynamic(flow: Any) -> bool:
+    """Whether its engine takes it for every name that it knows no other flow for."""
+    return bool(getattr(_marked(flow), "is_dynamic", lambda flow: False)(flow))
+
+
 def _marked(flow: Any) -> Any:
     """Our module for what a framework only marked, None for anything else. Looks at the object's own attributes."""
     for mark, module in _MARKED.items():
@@ -142,12 +147,15 @@ def resolver_of(flows: Any) -> Resolver:
         return lambda workflow_id, version: only if workflow_id == only.workflow_id else None
     if isinstance(flows, Mapping):
         named = {name: flow for flow in flows.values() if (name := own_name(flow)) is not None}
-        return lambda asked, version: named[asked] if asked in named else _recorded_alone(flows.get(asked), asked)
+        dynamic = next(filter(_is_dynamic, flows.values()), None)
+        return lambda asked, version: (
+            named[asked] if asked in named else _recorded_alone(flows.get(asked, dynamic), asked)
+        )
     if isinstance(flows, (str, os.PathLike)):
         return resolver_of(contract_of(flows))
     if _is_of_framework(flows):
         own = contract_of(flows).workflow_id
-        return lambda workflow_id, version: flows if workflow_id == own else None
+        return lambda workflow_id, version: flows if workflow_id == own or _is_dynamic(flows) else None
     if callable(flows) and not isinstance(flows, type):
         return _asking(flows)
     raise FlowError(
