@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pytest_loom.contract.model import Contract
-from pytest_loom.deploy import agents_shadow, checkpoint_asked, dbos, deferred_shadow, durable, native
+from pytest_loom.deploy import agents_shadow, checkpoint_asked, dbos, deferred_shadow, durable, native, temporal
 from pytest_loom.deploy.report import BREAKING, Finding
 from pytest_loom.log.event import Log
 
@@ -19,6 +19,7 @@ Ask = Callable[[Log, Any, Contract, Contract | None], Iterable[Finding]]
 
 _ENGINES: tuple[Ask, ...] = (
     lambda log, flow, contract, yesterday: native.replayed(log, flow, yesterday),
+    lambda log, flow, contract, yesterday: temporal.replayed(log, flow, yesterday),
     lambda log, flow, contract, yesterday: agents_shadow.shadowed(log, flow),
     lambda log, flow, contract, yesterday: checkpoint_asked.shadowed(log, flow, contract),
     lambda log, flow, contract, yesterday: durable.shadowed(log, flow),

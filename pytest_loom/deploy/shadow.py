@@ -55,7 +55,7 @@ def shadow_of(
     if worker is None:
         while len(_workers) >= _MAX_WORKERS:
             _workers.pop(next(iter(_workers))).close()
-        worker = _workers[id(flow)] = _Worker(flow, target)
+        worker = _workers[id(flow)] = Worker(flow, target)
     try:
         return worker.ask(request, seconds)
     except NoAnswer:
@@ -64,7 +64,7 @@ def shadow_of(
         raise
 
 
-class _Worker:
+class Worker:
     """The process of one flow. ``flow`` is held, so that its id stays its own."""
 
     def __init__(self, flow: Any, target: str) -> None:
@@ -113,7 +113,7 @@ class _Worker:
         self.pid = 0
 
 
-_workers: dict[int, _Worker] = {}
+_workers: dict[int, Worker] = {}
 
 
 @atexit.register

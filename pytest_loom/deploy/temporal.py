@@ -1,0 +1,340 @@
+"""Temporal workflows are code: what they would do to a recorded run is told by the SDK's own Replayer.
+
+Finished runs are replayed too, since a kept history stands for the runs that are on its way; an unfinished one is
+replayed to its very end, news included that no worker has seen yet. The Replayer runs in a process of its own
+(``sources.temporal.replayer``) that is killed where it does not answer: then that is the finding.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pytest_loom.contract.model import Contract
+from pytest_loom.contract.resolve import own_name
+from pytest_loom.deploy.commands import Asked, compare_commands
+from pytest_loom.deploy.report import Finding, Severity, finding
+from pytest_loom.deploy.shadow import NoAnswer, Worker
+from pytest_loom.errors import printable
+from pytest_loom.log.event import Log
+
+SECONDS = 20.0
+"""How long one history may take, and a second more for every so many events."""
+_EVENTS_A_SECOND = 300
+
+_REPLAYER = "pytest_loom.sources.temporal.replayer:Replays"
+_MARK = "__temporal_workflow_definition"
+_STUCK = "Each worker that picks the run up fails its workflow task, again and again: it is stuck until the code fits."
+_FINISH = "let the workers that have the old code finish these runs (worker versioning, pinned)"
+
+
+def replayed(log: Log, flow: Any, yesterday: Contract | None = None) -> Iterator[Finding]:
+    """What a replay of today's workflow class on a Temporal history finds; nothing for any other run or flow."""
+    if log.source != "temporal" or not isinstance(flow, type) or own_name(flow) is None:
+        return
+    if not hasattr(os, "fork"):
+        why = "was not replayed on today's code: this system cannot copy a process, so only its structure was checked."
+        yield finding(log, "replay-diverged", why, "Run the simulation on Linux or macOS.", severity="info")
+        return
+    started = log.events[0].payload.get("temporal", {})
+    length = started.get("historyLength", 0)
+    request = {"path": log.path, "run": log.execution_id, "length": length}
+    seconds = SECONDS + length / _EVENTS_A_SECOND
+    try:
+        answer = _ask(flow, request, seconds)
+    except NoAnswer as problem:
+        yield _no_answer(log, f"{problem} ({seconds:.0f} s are allowed for this history)")
+        return
+    if answer["outcome"] == "hung":
+        yield _no_answer(log, f"the workflow's code does not yield{_at(answer)}: {printable(answer['message'], 300)}")
+    elif answer.get("live"):
+        yield _live(log, answer)
+    elif answer["outcome"] == "unreadable":
+        yield _unreadable(log, answer)
+    elif answer["outcome"] == "diverged":
+        yield _diverged(log, answer)
+    elif answer["outcome"] == "raised":
+        yield _raised(log, answer)
+    else:
+        yield from compare_commands(log, [Asked(kind, name, _short(line)) for kind, name, line in answer["asked"]])
+        yield from _changed(log, answer["changes"])
+        yield from _signals(log, answer, yesterday)
+
+
+# The process ---------------------------------------------------------------------------------------------------------
+
+
+class _Process:
+    """The one process in which all workflow classes are replayed, by the key that it knows each by."""
+
+    worker: Worker | None = None
+    flows: dict[str, type] = {}  # noqa: RUF012
+    served = 0
+
+
+def _ask(flow: type, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The process's answer. What may be another history's or a busy machine's fault is asked once more, afresh."""
+    for last in (False, True):
+        worker = _worker_for(flow)
+        fresh = not _Process.served
+        _Process.served += 1
+        try:
+            answer = worker.ask(request | {"flow": str(id(flow))}, seconds)
+        except NoAnswer as problem:
+            close()
+            if last or fresh or "in time" in str(problem):
+                raise
+            continue
+        if answer["outcome"] != "hung":
+            return answer
+        close()
+        if last:
+            return answer
+    raise AssertionError("the loop above returns or raises")
+
+
+def _worker_for(flow: type) -> Worker:
+    """The process, made anew where it is gone, is another's, or does not know the class."""
+    key = str(id(flow))
+    if _Process.worker is not None and (_Process.worker.owner != os.getpid() or key not in _Process.flows):
+        close()
+    if _Process.worker is None:
+        _Process.flows = {**_Process.flows, **_all_classes(), key: flow}
+        _Process.worker, _Process.served = Worker(_Process.flows, _REPLAYER), 0
+    return _Process.worker
+
+
+def _all_classes() -> dict[str, type]:
+    """Every workflow class that a loaded module holds, so that one process does for all of them."""
+    found = {}
+    for module in list(sys.modules.values()):
+        for value in list(getattr(module, "__dict__", {}).values()):
+            if isinstance(value, type) and _MARK in vars(value):
+                found[str(id(value))] = value
+    return found
+
+
+@atexit.register
+def close() -> None:
+    """End the process. Happens by itself when this one ends."""
+    worker, _Process.worker = _Process.worker, None
+    if worker is not None:
+        worker.close()
+
+
+# Findings ------------------------------------------------------------------------------------------------------------
+
+
+def _no_answer(log: Log, why: str) -> Finding:
+    return finding(
+        log,
+        "replay-diverged",
+        f"could not be replayed on today's code: {why}. Whether the run would go on is not known.",
+        "Replay this history by itself to see where it stops:"
+        f"\n  pytest_loom.replay(pytest_loom.load_log({log.path!r}), {printable(log.workflow_id)})",
+    )
+
+
+def _live(log: Log, answer: dict[str, Any]) -> Finding:
+    what = printable(str(answer["live"][0]), 200)
+    return finding(
+        log,
+        "effect-repeated",
+        f"today's code, or the data converter or codec that it is given, reaches out while the history is replayed:"
+        f" {what}{_at(answer)}. A replay must not, and what a workflow does by itself is done again at every replay.",
+        "Do it in an activity. A codec that asks a key service is replaced for tests, in the Replayer that loom_flows"
+        " names, by one that has its keys at hand.",
+    )
+
+
+def _unreadable(log: Log, answer: dict[str, Any]) -> Finding:
+    what, hint = f"cannot be replayed: {printable(answer['message'], 300)}.", "Download the history once more."
+    if answer.get("decoded"):
+        what = (
+            f"cannot be replayed: the payloads of event {answer['decoded']} were decoded before the download, and the"
+            " SDK reads them only as they were written."
+        )
+        hint = (
+            "Download it without decoding: temporal workflow show --workflow-id ID --output json, or the web UI with"
+            " decoding switched off."
+        )
+    elif answer.get("encoding"):
+        what = (
+            f"cannot be replayed: its payloads are encoded ({printable(answer['message'], 200)}), and no codec is set."
+        )
+        hint = (
+            "Have loom_flows name a temporalio.worker.Replayer that has the application's data converter:"
+            "\n  replayer = Replayer(workflows=[…], data_converter=DataConverter(payload_codec=…))"
+        )
+    return finding(log, "log-unreadable", what, hint)
+
+
+def _diverged(log: Log, answer: dict[str, Any]) -> Finding:
+    event = f"event {answer['event']}" if answer["event"] else "an event"
+    recorded = f"{event} recorded {printable(answer['recorded'])}" if answer["recorded"] else event
+    if not answer["recorded"] and answer["instead"]:
+        said = f"today's code asks for {printable(answer['instead'])}{_at(answer)}, and nothing like it was recorded"
+    elif answer["instead"]:
+        said = f"{recorded}; today's code asks for {printable(answer['instead'])} instead{_at(answer)}"
+    elif answer["recorded"]:
+        said = f"{recorded}; today's code does not ask for it{_waiting(answer)}"
+    else:
+        said = f"today's code does not do what {event} recorded{_waiting(answer)}"
+    return finding(
+        log,
+        "replay-diverged",
+        f"{said}. {_STUCK} (Temporal: {printable(answer['message'], 400)})",
+        _patch(answer),
+        step=answer["step"] or None,
+    )
+
+
+def _patch(answer: dict[str, Any]) -> str:
+    old = printable(answer["recorded"]) or "what was recorded"
+    new = printable(answer["instead"]) or "today's code"
+    return (
+        "Keep the old way for runs that were started on it, until they are over:"
+        '\n  if workflow.patched("NAME-OF-THE-CHANGE"):'
+        f"\n      …  # {new}"
+        "\n  else:"
+        f"\n      …  # {old}"
+        f"\nOr {_FINISH}, or give the changed workflow a new type and keep the old one."
+    )
+
+
+def _raised(log: Log, answer: dict[str, Any]) -> Finding:
+    error = f"{printable(answer['type'])}: {printable(answer['message'], 300)}" if answer["type"] else ""
+    error = error or printable(answer["message"], 300)
+    through, about = answer["through"], printable(answer.get("about", ""), 200)
+    news = " It is news that no worker has seen yet." if answer.get("ahead") else ""
+    if "_make_workflow_input" in through:
+        return finding(
+            log,
+            "input-contract",
+            f"today's {printable(log.workflow_id)} cannot read the input that this run was started with: {error}."
+            f" {_STUCK}",
+            f"Give new fields a default and keep reading the old form until these runs are over, or {_FINISH}.",
+        )
+    if "Failed decoding arguments" in answer["all"]:
+        return finding(
+            log,
+            "output-contract",
+            f"today's code cannot read the recorded answer of {about or 'a step'}: {error}.{news} {_STUCK}",
+            f"Give new fields a default and keep reading the old form until these runs are over, or {_FINISH}.",
+            step=about.partition(", ")[0] or None,
+        )
+    if "RestrictedWorkflowAccessError" in answer["all"]:
+        return finding(
+            log,
+            "replay-diverged",
+            f"today's code uses what the workflow sandbox refuses{_at(answer)}: {error}. {_STUCK}",
+            "Use workflow.now(), workflow.uuid4(), workflow.random() or an activity; or pass the module through.",
+        )
+    if answer["type"] == "LiveCallError":
+        return _live(log, answer | {"live": [answer["message"]]})
+    missed = answer.get("missed")
+    asks = " The code asked for environment variables that a simulation does not have." if missed else ""
+    severity: Severity = "warning" if missed else "breaking"
+    handed = f" when it is given {about}" if about and about != "input" else ""
+    return finding(
+        log,
+        "replay-diverged",
+        f"today's code raises {error}{handed}{_at(answer)}.{news}{asks} {_STUCK}",
+        f"Mend the code, or {_FINISH}. An error that shall end the run has to be an ApplicationError.",
+        severity=severity,
+    )
+
+
+def _changed(log: Log, changes: list[dict[str, Any]]) -> Iterator[Finding]:
+    """What the Replayer passes: values that differ, and what holds for new runs only."""
+    quiet: list[str] = []
+    for change in changes:
+        where, step = f"event {change['event']}", printable(change["step"])
+        was, now = (printable(repr(change[side]), 120) for side in ("recorded", "today"))
+        if change["what"] in ("timer", "options"):
+            quiet.append(f"{where} ({step or 'timer'}): {was} was recorded, today's code says {now}")
+        elif not _extends(change["recorded"], change["today"]):
+            what = {"input": f"is given to {step or 'the next run'}", "output": "is the run's result"}
+            yield finding(
+                log,
+                "replay-diverged",
+                f"{where}: {was} was recorded, and today's code makes {now}: it"
+                f" {what.get(change['what'], 'is how the run ends')}{_at(change)}. Temporal does not compare values.",
+                "What has been done stays as it is recorded; look whether the change is meant for runs on their way.",
+                step=change["step"] or None,
+                severity="warning",
+            )
+    if quiet:
+        more = f" (and {len(quiet) - 3} more)" if len(quiet) > 3 else ""
+        yield finding(
+            log,
+            "contract-drift",
+            f"what has been asked for keeps its settings: {'; '.join(quiet[:3])}{more}.",
+            "Nothing to do: runs that come there later go by today's code.",
+            severity="info",
+        )
+
+
+def _extends(recorded: Any, today: Any) -> bool:
+    """Whether a value is the recorded one with more keys."""
+    if isinstance(recorded, dict) and isinstance(today, dict):
+        return all(key in today and _extends(value, today[key]) for key, value in recorded.items())
+    if isinstance(recorded, list) and isinstance(today, list):
+        return len(recorded) == len(today) and all(map(_extends, recorded, today))
+    return type(recorded) is type(today) and bool(recorded == today)
+
+
+def _signals(log: Log, answer: dict[str, Any], yesterday: Contract | None) -> Iterator[Finding]:
+    """Signals that reach nobody: without a handler they are kept for one for ever, and unreadable ones are dropped."""
+    for name, why in answer["dropped"]:
+        signal = printable(name)
+        yield finding(
+            log,
+            "gate-changed",
+            f"today's handler of {signal} cannot read what was sent to this run: {printable(why, 300)}. The SDK drops"
+            " the signal and says so only in the worker's log: the run goes on as if nobody had answered.",
+            "Let the handler take the old form too, until these runs are over.",
+            step=name,
+        )
+    if not log.state.in_flight:
+        return
+    for name in answer["unread"]:
+        signal, news = printable(name), _arrived(log, name) >= answer["news"] > 0
+        gates = None if yesterday is None else yesterday.gates
+        if gates is not None and name not in gates and not news:
+            continue
+        sure = news or gates is not None
+        yield finding(
+            log,
+            "gate-removed",
+            f"the signal {signal} has been sent to this run, and today's {printable(log.workflow_id)} has no handler"
+            f" for it{_waiting(answer)}: the SDK keeps it for a handler that never comes, and what it should do never"
+            " happens.",
+            f"Keep a handler for {signal} beside the new one until these runs are over:"
+            f'\n  @workflow.signal(name="{signal}")',
+            step=name,
+            severity="breaking" if sure else "warning",
+        )
+
+
+def _arrived(log: Log, name: str) -> int:
+    """The id of the last event with which a signal of that name arrived."""
+    return max((event.line for event in log.events if event.payload.get("name") == name), default=0)
+
+
+def _at(answer: dict[str, Any]) -> str:
+    return f" ({_short(answer['line'])})" if answer.get("line") else ""
+
+
+def _waiting(answer: dict[str, Any]) -> str:
+    line = answer.get("line") or answer.get("waitsAt")
+    return f"; it waits at {_short(line)}" if line else ""
+
+
+def _short(line: str) -> str:
+    """``file:line``, as seen from where we are."""
+    here = os.getcwd() + os.sep
+    return printable(line.removeprefix(here), 300)
