@@ -42,6 +42,12 @@ That module also has ``own_name(object) -> str | None``: what the engine calls i
 looks for it again, whatever it is listed as; and, where there are such, ``is_dynamic(object)``: it runs under any name.
 """
 
+_LISTS = {"temporalio": "pytest_loom.sources.temporal.settings"}
+"""Where a framework's own object that holds several flows is read (a Replayer), by the root of its class's module.
+
+That module has ``flows_of(object) -> dict | None``: the flows by name, None where it is none of its objects.
+"""
+
 _SHAPES = "a flow declared with @flow, a Contract, its JSON as a dict or as the path of a .json file"
 
 
@@ -84,12 +90,29 @@ def contract_as(flow: Any, workflow_id: str) -> Contract:
 
 def named_flows(flows: Any) -> dict[str, Any]:
     """The flows that can be listed, by id: those of a mapping, or the one that there is; {} for what is to be asked."""
+    flows = _listed(flows)
     if callable(getattr(flows, "get_flow", None)):
         return {}
     if isinstance(flows, Mapping) and not isinstance(flows.get("workflowId"), str):
         return {own_name(flow) or str(name): flow for name, flow in flows.items()}
     known = isinstance(flows, (Contract, Mapping, str, os.PathLike)) or hasattr(type(flows), "__loom_contract__")
     return {contract_of(flows).workflow_id: flows} if known or _is_of_framework(flows) else {}
+
+
+def _listed(flows: Any) -> Any:
+    """``flows`` as a mapping where a framework's own object holds them, alone or among others; else as they are."""
+    if isinstance(flows, Mapping):
+        held = [(name, _held_by(flow)) for name, flow in flows.items()]
+        if any(found is not None for _, found in held):
+            return {key: flow for name, found in held for key, flow in (found or {name: flows[name]}).items()}
+        return flows
+    return _held_by(flows) or flows
+
+
+def _held_by(flow: Any) -> dict[str, Any] | None:
+    module = _LISTS.get(type(flow).__module__.partition(".")[0])
+    found: dict[str, Any] | None = None if module is None else importlib.import_module(module).flows_of(flow)
+    return found
 
 
 def own_name(flow: Any) -> str | None:
@@ -137,6 +160,7 @@ def resolver_of(flows: Any) -> Resolver:
 
     A resolver says that a flow is missing by None or KeyError. Raises FlowError for anything else.
     """
+    flows = _listed(flows)
     get_flow = getattr(flows, "get_flow", None)
     if callable(get_flow):
         return _asking(get_flow)

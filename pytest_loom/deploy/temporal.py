@@ -20,6 +20,7 @@ from pytest_loom.deploy.report import Finding, Severity, finding
 from pytest_loom.deploy.shadow import NoAnswer, Worker
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
+from pytest_loom.sources.temporal.settings import Settings, settings_of
 
 SECONDS = 20.0
 """How long one history may take, and a second more for every so many events."""
@@ -71,7 +72,7 @@ class _Process:
     """The one process in which all workflow classes are replayed, by the key that it knows each by."""
 
     worker: Worker | None = None
-    flows: dict[str, type] = {}  # noqa: RUF012
+    flows: dict[str, tuple[type, Settings]] = {}  # noqa: RUF012
     served = 0
 
 
@@ -82,7 +83,7 @@ def _ask(flow: type, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         fresh = not _Process.served
         _Process.served += 1
         try:
-            answer = worker.ask(request | {"flow": str(id(flow))}, seconds)
+            answer = worker.ask(request | {"flow": _key(flow)}, seconds)
         except NoAnswer as problem:
             close()
             if last or fresh or "in time" in str(problem):
@@ -98,22 +99,26 @@ def _ask(flow: type, request: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 def _worker_for(flow: type) -> Worker:
     """The process, made anew where it is gone, is another's, or does not know the class."""
-    key = str(id(flow))
+    key = _key(flow)
     if _Process.worker is not None and (_Process.worker.owner != os.getpid() or key not in _Process.flows):
         close()
     if _Process.worker is None:
-        _Process.flows = {**_Process.flows, **_all_classes(), key: flow}
+        _Process.flows = {**_Process.flows, **_all_classes(), key: (flow, settings_of(flow))}
         _Process.worker, _Process.served = Worker(_Process.flows, _REPLAYER), 0
     return _Process.worker
 
 
-def _all_classes() -> dict[str, type]:
+def _key(flow: type) -> str:
+    return f"{id(flow)}:{id(settings_of(flow))}"
+
+
+def _all_classes() -> dict[str, tuple[type, Settings]]:
     """Every workflow class that a loaded module holds, so that one process does for all of them."""
     found = {}
     for module in list(sys.modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
             if isinstance(value, type) and _MARK in vars(value):
-                found[str(id(value))] = value
+                found[_key(value)] = (value, settings_of(value))
     return found
 
 

@@ -6,6 +6,7 @@ Flows that are code read them with their own types, by a replay; what is known o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.pending import Problem, value_problems
@@ -24,6 +25,8 @@ def recorded_input(log: Log, contract: Contract, yesterday: Contract | None) -> 
     if log.source == "dbos":
         return  # whose arguments are by place, and of no type that is checked
     if not _is_journal(log, contract) or contract.input_schema is None or "_input" not in log.state.raw_variables:
+        return
+    if _is_sealed(log.state.variables["_input"]):
         return
     old = None if yesterday is None or "_migrations" in log.state.raw_variables else yesterday.input_schema
     found = value_problems(old, contract.input_schema, log.state.variables["_input"])
@@ -44,6 +47,8 @@ def recorded_outputs(log: Log, contract: Contract, yesterday: Contract | None) -
     for frame in log.state.frames.values():
         step = contract.steps.get(frame.step_id)
         if step is None or step.output_schema is None or frame.status != "completed" or frame.chunk_events:
+            continue
+        if _is_sealed(frame.output):
             continue
         old = (yesterday.steps or {}).get(frame.step_id) if yesterday is not None else None
         found = value_problems(old and old.output_schema, step.output_schema, frame.output)
@@ -93,6 +98,16 @@ def _by_code(problems: list[Problem]) -> dict[str, list[Problem]]:
 def _is_journal(log: Log, contract: Contract) -> bool:
     """Whether the run goes on by running code again against its log, and the contract is all that is known of that."""
     return log.state.in_flight and (contract.engine or log.engine) == "journal"
+
+
+def _is_sealed(value: Any) -> bool:
+    """Whether a value is one, or holds one as an argument, that only the application's own codec can read."""
+    if not isinstance(value, dict):
+        return False
+    if value.get("$via") == "temporal.payload":
+        return True
+    arguments = value.get("args")
+    return isinstance(arguments, list) and any(map(_is_sealed, arguments))
 
 
 def _said(problems: list[Problem]) -> str:

@@ -21,11 +21,13 @@ from pytest_loom.log.files import read_document
 from pytest_loom.sources.temporal.commands import (
     asked_for,
     changes,
+    command_name,
     event_in_words,
     event_name,
     first_difference,
     given,
     in_words,
+    pairs,
 )
 from pytest_loom.sources.temporal.history import Run, parse_history
 from pytest_loom.sources.temporal.messages import (
@@ -36,7 +38,8 @@ from pytest_loom.sources.temporal.messages import (
     named_event,
 )
 from pytest_loom.sources.temporal.raw import decoded_at, news_from, raw_events, with_news
-from pytest_loom.sources.temporal.settings import settings_of
+from pytest_loom.sources.temporal.settings import Settings
+from pytest_loom.sources.temporal.types import schema_of
 from pytest_loom.sources.temporal.watch import Seen, Watch, is_theirs
 
 _TO_END = 5.0
@@ -46,17 +49,17 @@ _RESTRICTED = "RestrictedWorkflowAccessError"
 class Replays:
     """What today's workflow classes do on recorded histories.
 
-    ``flows`` are the classes by a key of the caller's; ``run`` takes ``{"flow", "path", "run", "length"}``: that key,
-    the history file, and which of its runs: execution id and number of events.
+    ``flows`` are the classes with their settings, by a key of the caller's; ``run`` takes ``{"flow", "path", "run",
+    "length"}``: that key, the history file, and which of its runs, by execution id and number of events.
     """
 
-    def __init__(self, flows: dict[str, type]) -> None:
+    def __init__(self, flows: dict[str, tuple[type, Settings]]) -> None:
         self.flows = flows
         self.loop = asyncio.new_event_loop()
         self.runtime = _silent_runtime()
         self.sessions: dict[tuple[str, bool], _Session] = {}
         self.strict: dict[str, bool] = {}
-        self.file: tuple[str, list[Run | LogError]] = ("", [])
+        self.file: tuple[tuple[str, int, int], list[Run | LogError]] = (("", 0, 0), [])
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """What the SDK and the code say: ``{"outcome": "passed" | "diverged" | "raised" | "unreadable", …}``."""
@@ -67,9 +70,11 @@ class Replays:
         return self.loop.run_until_complete(self._replay(request["flow"], found))
 
     def _run(self, request: dict[str, Any]) -> Run | str:
-        path = request["path"]
-        if self.file[0] != path:
-            self.file = (path, list(parse_history(read_document(Path(path)), path)))
+        path = Path(request["path"])
+        facts = path.stat()
+        known = (str(path), facts.st_mtime_ns, facts.st_size)
+        if self.file[0] != known:  # several runs lie in one file
+            self.file = (known, list(parse_history(read_document(path), str(path))))
         runs = [run for run in self.file[1] if isinstance(run, Run)]
         fitting = [run for run in runs if len(run.events) == request["length"]]
         named = [run for run in fitting if request["run"] in (_run_id(run), _workflow_id(run))]
@@ -83,7 +88,7 @@ class Replays:
         if key in self.strict or answer["outcome"] != "passed":
             return answer
         self.strict[key] = False
-        if not settings_of(self.flows[key]).has_sandbox:
+        if not self.flows[key][1].has_sandbox:
             return answer
         under = await self._replay_in(key, run, strict=True)
         await self._close((key, True))
@@ -95,7 +100,7 @@ class Replays:
     async def _replay_in(self, key: str, run: Run, *, strict: bool) -> dict[str, Any]:
         session = self.sessions.get((key, strict))
         if session is None:
-            session = self.sessions[key, strict] = _Session(self.flows[key], self.runtime, strict=strict)
+            session = self.sessions[key, strict] = _Session(*self.flows[key], self.runtime, strict=strict)
         try:
             return await session.replay(run)
         except Exception as problem:  # the worker is of no use any more
@@ -111,19 +116,21 @@ class Replays:
 class _Session:
     """One Replayer, to which histories are fed one after the other."""
 
-    def __init__(self, flow: type, runtime: Any, *, strict: bool) -> None:
+    def __init__(self, flow: type, settings: Settings, runtime: Any, *, strict: bool) -> None:
         from temporalio.worker import Replayer
 
-        settings = settings_of(flow)
         self.codec = getattr(settings.config.get("data_converter"), "payload_codec", None)
         self.watch = Watch(copies=settings.rewrites)
         config = {name: value for name, value in settings.config.items() if name in _parameters(Replayer)}
         for name in ("workflow_runner", "unsandboxed_workflow_runner"):
             runner = settings.runner(name)
             config[name] = self.watch.around(runner if strict else _passing_through(runner))
-        config |= {"workflows": [flow], "runtime": runtime, "build_id": config.get("build_id") or "pytest-loom"}
+        config |= {"workflows": [flow], "runtime": runtime}
+        config["interceptors"] = [self.watch.interceptor(), *config.get("interceptors", ())]
+        config |= {"build_id": config.get("build_id") or "pytest-loom"}
         self.replayer = Replayer(**config)
         self.replayer.plugins = settings.plugins  # which have set up the configuration already
+        self.schemas: dict[Any, Any] = {}
         self.histories: asyncio.Queue[Any] = asyncio.Queue()
         self.results: Any = None
         self.context: Any = None
@@ -155,6 +162,7 @@ class _Session:
             return {
                 "outcome": "passed",
                 "asked": asked_for(asked),
+                **self._returns(recorded, asked),
                 "changes": [change async for change in self._changes(recorded, asked)],
                 "unread": dict(seen.unread),
                 "dropped": seen.dropped,
@@ -176,6 +184,22 @@ class _Session:
         if not is_nondeterminism(text):
             return {"outcome": "raised", "type": "", "message": message, "all": message, "line": "", "through": []}
         return {"outcome": "diverged", "message": message} | _divergence(recorded, asked, seen, message)
+
+    def _returns(self, recorded: list[Any], asked: list[Any]) -> dict[str, Any]:
+        """``returns``: by the id of the event that asked, the place in ``types`` of the answer's JSON schema."""
+        returns: dict[str, int] = {}
+        types: list[Any] = []
+        for event, command in pairs(recorded, asked):
+            if command.returns is None or event_name(event) != command_name(command):
+                continue
+            schema = self.schemas.get(command.returns)
+            if schema is None:
+                schema = self.schemas[command.returns] = schema_of(command.returns) or {}
+            if schema:
+                if schema not in types:
+                    types.append(schema)
+                returns[str(event.event_id)] = types.index(schema)
+        return {"returns": returns, "types": types}
 
     async def _changes(self, recorded: list[Any], asked: list[Any]) -> AsyncIterator[dict[str, Any]]:
         if self.codec is None:

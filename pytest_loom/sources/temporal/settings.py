@@ -46,16 +46,21 @@ class Settings:
 _OWN = ("workflows", "runtime", "workflow_task_executor", "debug_mode", "disable_safe_workflow_eviction")
 """What a replay in a process of its own sets itself."""
 
+_PLAIN = Settings()
 _settings: weakref.WeakKeyDictionary[type, Settings] = weakref.WeakKeyDictionary()
+_read: weakref.WeakKeyDictionary[Any, dict[str, type]] = weakref.WeakKeyDictionary()
 
 
 def flows_of(replayer: Any) -> dict[str, type] | None:
     """The workflow classes of a Replayer by their registered names, None for any other object; it is remembered."""
     if type(replayer).__name__ != "Replayer" or not callable(getattr(replayer, "config", None)):
         return None
+    if replayer in _read:
+        return _read[replayer]
     config = dict(replayer.config(active_config=True))
     plugins = getattr(replayer, "plugins", ())
     kept = {name: value for name, value in config.items() if name not in _OWN}
+    settings = Settings(kept, plugins)
     flows: dict[str, type] = {}
     for flow in config["workflows"]:
         name = getattr(vars(flow).get("__temporal_workflow_definition"), "name", None)
@@ -64,11 +69,12 @@ def flows_of(replayer: Any) -> dict[str, type] | None:
                 f"the dynamic workflow {flow.__qualname__} has no name of its own",
                 hint="Give a resolver that returns it for the names it stands for.",
             )
-        _settings[flow] = Settings(kept, plugins)
+        _settings[flow] = settings
         flows[name] = flow
+    _read[replayer] = flows
     return flows
 
 
 def settings_of(flow: type) -> Settings:
     """How a workflow class is to be replayed."""
-    return _settings.get(flow) or Settings()
+    return _settings.get(flow, _PLAIN)

@@ -14,7 +14,14 @@ from types import FrameType
 from typing import Any
 
 import temporalio
-from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.worker import (
+    Interceptor,
+    WorkflowInboundInterceptor,
+    WorkflowInstance,
+    WorkflowInstanceDetails,
+    WorkflowOutboundInterceptor,
+    WorkflowRunner,
+)
 
 _NOT_THEIRS = (os.path.dirname(temporalio.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
 _THEIRS = ("site-packages", "dist-packages")
@@ -25,13 +32,15 @@ _THEIRS = ("site-packages", "dist-packages")
 class Command:
     """One command of the code: its ``kind`` and ``message`` in SDK Core's protobuf, and where it was asked for.
 
-    ``task`` is the id of the event with which the workflow task began.
+    ``task`` is the id of the event with which the workflow task began, ``returns`` the type that the code has its
+    answer decoded to, None where it says none.
     """
 
     kind: str
     message: Any
     line: str
     task: int
+    returns: Any = None
 
 
 @dataclass
@@ -40,7 +49,7 @@ class Seen:
 
     ``failure``: of the activation that failed, as the SDK's Failure message, with its ``jobs``. ``waits_at``: the line
     at which the code waited last. ``unread``: signals without a handler, by name. ``dropped``: signals whose handler
-    could not take them: name and why. ``patches``: that were asked for, and the answer.
+    could not take them: name and why. The rest is of the activation that goes on.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -51,6 +60,7 @@ class Seen:
     unread: dict[str, int] = field(default_factory=dict)
     dropped: list[tuple[str, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    returns: dict[str, list[Any]] = field(default_factory=dict)
     instance: Any = None
 
 
@@ -61,17 +71,30 @@ class Watch:
         self.copies = copies
         self.ahead_from = 0
         self.seen = Seen()
-        _hook(self)
 
     def begin(self, ahead_from: int) -> Seen:
         """Start with a fresh page."""
         self.ahead_from = ahead_from
         self.seen = Seen()
+        _hook(self)  # another class's notes, or those under the sandbox, were taken last
         return self.seen
 
     def around(self, runner: WorkflowRunner) -> WorkflowRunner:
         """The same runner, watched."""
         return _Runner(self, runner)
+
+    def interceptor(self) -> Interceptor:
+        """What notes the types that answers are decoded to."""
+        watch = self
+
+        class Outbound(_Outbound):
+            noted = watch
+
+        class Inbound(WorkflowInboundInterceptor):
+            def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+                super().init(Outbound(outbound))
+
+        return _Interceptor(Inbound)
 
     def activated(self, activation: Any, completion: Any) -> None:
         """Note what came of an activation; where the code is ahead of its record, keep it from SDK Core."""
@@ -86,13 +109,43 @@ class Watch:
             message = getattr(command, kind, None)
             if self.copies and message is not None:  # a codec will encode it where it stands
                 message = type(message).FromString(message.SerializeToString())
-            seen.commands.append(Command(kind, message, next(lines, ""), seen.task))
+            returns = seen.returns.get(kind)
+            seen.commands.append(
+                Command(kind, message, next(lines, ""), seen.task, returns.pop(0) if returns else None)
+            )
         seen.waits_at = _waits_at(seen.instance)
         buffered = getattr(seen.instance, "_buffered_signals", {})
         if buffered or seen.unread:
             seen.unread = {name: len(jobs) for name, jobs in buffered.items()}
         if self.ahead_from and seen.task >= self.ahead_from:
             del completion.successful.commands[:]
+
+
+class _Interceptor(Interceptor):
+    def __init__(self, kind: type[WorkflowInboundInterceptor]) -> None:
+        self.kind = kind
+
+    def workflow_interceptor_class(self, input: Any) -> type[WorkflowInboundInterceptor]:
+        return self.kind
+
+
+class _Outbound(WorkflowOutboundInterceptor):
+    noted: Watch
+
+    def _note(self, kind: str, returns: Any) -> None:
+        self.noted.seen.returns.setdefault(kind, []).append(returns)
+
+    def start_activity(self, input: Any) -> Any:
+        self._note("schedule_activity", input.ret_type)
+        return super().start_activity(input)
+
+    def start_local_activity(self, input: Any) -> Any:
+        self._note("schedule_local_activity", input.ret_type)
+        return super().start_local_activity(input)
+
+    async def start_child_workflow(self, input: Any) -> Any:
+        self._note("start_child_workflow_execution", input.ret_type)
+        return await super().start_child_workflow(input)
 
 
 class _Runner(WorkflowRunner):
@@ -117,6 +170,7 @@ class _Instance(WorkflowInstance):
 
     def activate(self, act: Any) -> Any:
         self.watch.seen.lines.clear()
+        self.watch.seen.returns.clear()
         completion = self.instance.activate(act)
         if not any(job.HasField("remove_from_cache") for job in act.jobs):
             self.watch.activated(act, completion)
