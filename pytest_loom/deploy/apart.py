@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import socket
 import stat
 import sys
 import sysconfig
@@ -156,12 +157,30 @@ def cut_loose(*own: int) -> None:
         with contextlib.suppress(OSError):
             facts = os.fstat(number)
             kind = stat.S_IFMT(facts.st_mode)
-            if kind in (stat.S_IFSOCK, stat.S_IFIFO) or (kind == stat.S_IFREG and _is_writable(number)):
+            if kind == stat.S_IFSOCK and _is_pair(number):
+                _open_pair(number)
+            elif kind in (stat.S_IFSOCK, stat.S_IFIFO) or (kind == stat.S_IFREG and _is_writable(number)):
                 os.dup2(nowhere, number, inheritable=False)
             elif not kind and hasattr(select, "epoll"):  # an epoll, or the like
                 with contextlib.closing(select.epoll()) as fresh:
                     os.dup2(fresh.fileno(), number, inheritable=False)
     os.close(nowhere)
+
+
+def _is_pair(number: int) -> bool:
+    """Whether a socket is half of a pair, by which a process wakes itself: nobody outside has the other half."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as one:
+        return one.family == getattr(socket, "AF_UNIX", None) and not one.getsockname() and not one.getpeername()
+    return False
+
+
+def _open_pair(number: int) -> None:
+    """A fresh pair in place of one that is shared: a library that lives on in the copy (tokio) still listens to it."""
+    one, other = socket.socketpair()
+    one.setblocking(os.get_blocking(number))
+    os.dup2(one.fileno(), number, inheritable=False)
+    one.close()
+    other.detach()  # stays open, so that the one half never comes to an end
 
 
 def _is_writable(number: int) -> bool:

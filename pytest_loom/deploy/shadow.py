@@ -9,6 +9,7 @@ What runs in it is the framework's own: ``_SHADOWS``.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import os
 import select
@@ -160,6 +161,7 @@ def _live(flow: Any, target: str, requests: int, answers: int, others: tuple[int
             os.close(handle)
         cut_loose(requests, answers)
         shut()
+        gc.freeze()  # what has threads in the parent may wait for them for ever when it is collected here
         _quiet()
         _serve(flow, target, requests, answers)
         status = 0

@@ -20,6 +20,10 @@ _REPLAYERS = {
     "langgraph": ("pytest_loom.sources.langgraph.replay", ("add_conditional_edges", "with_config")),
     "openai-agents": ("pytest_loom.sources.openai_agents.replay", ("as_tool",)),
     "pydantic_ai": ("pytest_loom.sources.pydantic_ai.replay", ("override",)),
+    "temporal": (
+        "pytest_loom.sources.temporal.replay",
+        ("__temporal_workflow_definition", "workflow_replay_iterator"),
+    ),
 }
 """By the name of a log's source: our module with ``replayed_run(log, flow) -> Log``, and what its flows have one of."""
 

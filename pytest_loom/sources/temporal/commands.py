@@ -154,6 +154,12 @@ def event_in_words(event: Any) -> str:
     return in_words(_kind(event), attributes(event))
 
 
+def renamed(events: Iterable[Any], commands: Iterable[Command]) -> list[tuple[int, str]]:
+    """Where the names differ of what is one and the same otherwise: the event's id and today's name."""
+    found = [(event, event_name(event), command_name(command)) for event, command in pairs(events, commands)]
+    return [(event.event_id, now) for event, was, now in found if was != now]
+
+
 _STEP_KINDS = {
     "schedule_activity": "activity",
     "start_timer": "timer",
@@ -204,7 +210,12 @@ def changes(events: list[Any], commands: list[Command], decode: Decode) -> Itera
         if kind == "start_timer":
             lengths = [_seconds(one.start_to_fire_timeout) for one in (recorded, today)]
             if lengths[0] != lengths[1]:
-                yield facts | {"what": "timer", "recorded": lengths[0], "today": lengths[1]}
+                yield facts | {
+                    "what": "timer",
+                    "recorded": lengths[0],
+                    "today": lengths[1],
+                    "milliseconds": today.start_to_fire_timeout.ToMilliseconds(),
+                }
         if kind == "schedule_activity":
             options = _options(recorded, today)
             if options[0]:

@@ -12,7 +12,11 @@ import asyncio
 import contextlib
 import dataclasses
 import inspect
+import os
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,7 @@ from pytest_loom.sources.temporal.commands import (
     given,
     in_words,
     pairs,
+    renamed,
 )
 from pytest_loom.sources.temporal.history import Run, parse_history
 from pytest_loom.sources.temporal.messages import (
@@ -53,10 +58,11 @@ class Replays:
     "length"}``: that key, the history file, and which of its runs, by execution id and number of events.
     """
 
-    def __init__(self, flows: dict[str, tuple[type, Settings]]) -> None:
+    def __init__(self, flows: dict[str, tuple[type, Settings]], *, under_sandbox: bool = True) -> None:
         self.flows = flows
+        self.under_sandbox = under_sandbox
         self.loop = asyncio.new_event_loop()
-        self.runtime = _silent_runtime()
+        self.runtime = _silent_runtime(os.getpid())
         self.sessions: dict[tuple[str, bool], _Session] = {}
         self.strict: dict[str, bool] = {}
         self.file: tuple[tuple[str, int, int], list[Run | LogError]] = (("", 0, 0), [])
@@ -85,7 +91,7 @@ class Replays:
     async def _replay(self, key: str, run: Run) -> dict[str, Any]:
         strict = self.strict.get(key, False)
         answer = await self._replay_in(key, run, strict=strict)
-        if key in self.strict or answer["outcome"] != "passed":
+        if not self.under_sandbox or key in self.strict or answer["outcome"] != "passed":
             return answer
         self.strict[key] = False
         if not self.flows[key][1].has_sandbox:
@@ -107,6 +113,13 @@ class Replays:
             self.sessions.pop((key, strict), None)
             return _raised_outside(problem)
 
+    def close(self) -> None:
+        """End the SDK's workers, and the loop."""
+        for key in list(self.sessions):
+            self.loop.run_until_complete(self._close(key))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
     async def _close(self, key: tuple[str, bool]) -> None:
         session = self.sessions.pop(key, None)
         if session is not None:
@@ -125,7 +138,7 @@ class _Session:
         for name in ("workflow_runner", "unsandboxed_workflow_runner"):
             runner = settings.runner(name)
             config[name] = self.watch.around(runner if strict else _passing_through(runner))
-        config |= {"workflows": [flow], "runtime": runtime}
+        config |= {"workflows": [flow], "runtime": runtime, "workflow_task_executor": _Threads()}
         config["interceptors"] = [self.watch.interceptor(), *config.get("interceptors", ())]
         config |= {"build_id": config.get("build_id") or "pytest-loom"}
         self.replayer = Replayer(**config)
@@ -146,9 +159,9 @@ class _Session:
         if self.results is None:
             self.context = self.replayer.workflow_replay_iterator(self._fed())
             self.results = await self.context.__aenter__()
-        seen = self.watch.begin(ahead_from)
-        self.histories.put_nowait(history)
-        failure = (await anext(self.results)).replay_failure
+        with self.watch.watching(ahead_from) as seen:
+            self.histories.put_nowait(history)
+            failure = (await anext(self.results)).replay_failure
         recorded = list(history.events)[: len(run.events)]
         return await self._answer(run, recorded, seen, failure)
 
@@ -162,6 +175,7 @@ class _Session:
             return {
                 "outcome": "passed",
                 "asked": asked_for(asked),
+                "renamed": renamed(recorded, asked),
                 **self._returns(recorded, asked),
                 "changes": [change async for change in self._changes(recorded, asked)],
                 "unread": dict(seen.unread),
@@ -222,6 +236,13 @@ class _Session:
         if self.context is not None:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self.context.__aexit__(None, None, None), _TO_END)
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads in which the guard of whoever asks holds too."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return super().submit(copy_context().run, fn, *args, **kwargs)
 
 
 def _divergence(recorded: list[Any], asked: list[Any], seen: Seen, message: str) -> dict[str, Any]:
@@ -318,7 +339,9 @@ def _passing_through(runner: Any) -> Any:
     return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_all_modules())
 
 
-def _silent_runtime() -> Any:
+@cache
+def _silent_runtime(process: int) -> Any:
+    """The SDK's threads: one runtime in a process. It does not live on in a copy, and cannot be thrown away there."""
     from temporalio.runtime import Runtime, TelemetryConfig
 
     return Runtime(telemetry=TelemetryConfig(logging=None))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -72,12 +74,13 @@ class Watch:
         self.ahead_from = 0
         self.seen = Seen()
 
-    def begin(self, ahead_from: int) -> Seen:
-        """Start with a fresh page."""
+    @contextmanager
+    def watching(self, ahead_from: int) -> Iterator[Seen]:
+        """A replay: its notes, on a fresh page."""
         self.ahead_from = ahead_from
         self.seen = Seen()
-        _hook(self)  # another class's notes, or those under the sandbox, were taken last
-        return self.seen
+        with _hooked(self):
+            yield self.seen
 
     def around(self, runner: WorkflowRunner) -> WorkflowRunner:
         """The same runner, watched."""
@@ -218,39 +221,43 @@ def _waits_at(instance: Any) -> str:
     return line
 
 
-def _hook(watch: Watch) -> None:
-    """Have the SDK's workflow instance tell what its interface does not. Once in a process of its own."""
+@contextmanager
+def _hooked(watch: Watch) -> Iterator[None]:
+    """Have the SDK's workflow instance tell what its interface does not, as long as the block lasts."""
     from temporalio.worker import _workflow_instance as sdk
 
     kind: Any = sdk._WorkflowInstanceImpl
-    if hasattr(kind, "__loom_watch__"):
-        kind.__loom_watch__ = watch
-        return
-    kind.__loom_watch__ = watch
-    made, add, decode = kind.__init__, getattr(kind, "_add_command", None), getattr(kind, "_process_handler_args", None)
+    made, add = kind.__init__, getattr(kind, "_add_command", None)
+    decode = getattr(kind, "_process_handler_args", None)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         made(self, *args, **kwargs)
-        kind.__loom_watch__.seen.instance = self
+        watch.seen.instance = self
+
+    def _add_command(self: Any) -> Any:
+        watch.seen.lines.append(_line_of(sys._getframe(1)))
+        return add(self)  # type: ignore[misc]
+
+    def _process_handler_args(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return decode(self, *args, **kwargs)  # type: ignore[misc]
+        except Exception as problem:
+            watch.seen.dropped.append((str(args[0]), _said(problem)))
+            raise
 
     kind.__init__ = __init__
     if add is not None:
-
-        def _add_command(self: Any) -> Any:
-            kind.__loom_watch__.seen.lines.append(_line_of(sys._getframe(1)))
-            return add(self)
-
         kind._add_command = _add_command
     if decode is not None:
-
-        def _process_handler_args(self: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return decode(self, *args, **kwargs)
-            except Exception as problem:
-                kind.__loom_watch__.seen.dropped.append((str(args[0]), _said(problem)))
-                raise
-
         kind._process_handler_args = _process_handler_args
+    try:
+        yield
+    finally:
+        kind.__init__ = made
+        if add is not None:
+            kind._add_command = add
+        if decode is not None:
+            kind._process_handler_args = decode
 
 
 def _said(problem: BaseException) -> str:
