@@ -1,0 +1,75 @@
+"""Bulk replay of small Temporal histories: the deploy simulation beside the SDK's own bulk, and without running code.
+
+Both replay in a sandbox through which all modules are passed, and both begin with the files; what is started once (a
+process, the SDK's runtime) is started before. The last line is the simulation of the same runs by contract alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from pytest_loom import contract_of, simulate_deploy
+
+pytest.importorskip("temporalio.worker")
+
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from benchmarks.temporal_work import Greeting, history
+
+PASSED_THROUGH = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_all_modules())
+
+
+def sdk_bulk(files: list[Path]) -> None:
+    """The SDK's own way: one Replayer for all of them."""
+
+    async def histories() -> Any:
+        for file in files:
+            yield WorkflowHistory.from_json(file.stem, file.read_text())
+
+    async def replay() -> None:
+        replayer = Replayer(workflows=[Greeting], workflow_runner=PASSED_THROUGH, build_id="benchmark")
+        results = await replayer.replay_workflows(histories(), raise_on_replay_failure=False)
+        assert not results.replay_failures
+
+    asyncio.run(replay())
+
+
+def seconds(work: Callable[[], Any], rounds: int) -> float:
+    """The median of some rounds, after one to warm up."""
+    times = []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return median(times[1:])
+
+
+def test_bulk(tmp_path: Path, figure: Callable[[str], None], measuring: bool) -> None:
+    """Every history passes each way; the figures are for a person to read."""
+    count, rounds = (500, 5) if measuring else (5, 1)
+    for number in range(count):
+        (tmp_path / f"greeting-{number}.json").write_text(json.dumps(history(number)))
+    files, logs = sorted(tmp_path.glob("*.json")), f"{tmp_path}/*.json"
+
+    def simulate(flow: Any) -> None:
+        report = simulate_deploy(logs, flow)
+        assert report.ok, report.findings
+        assert report.examined == count
+
+    theirs = seconds(lambda: sdk_bulk(files), rounds)
+    ours = seconds(lambda: simulate(Greeting), rounds)
+    contract = contract_of(Greeting)
+    structural = seconds(lambda: simulate(contract), rounds)
+    figure(f"temporal: {count} histories of 11 events, replayed by the SDK's own bulk: {theirs * 1000:.0f} ms")
+    figure(f"temporal: replayed by a deploy simulation: {ours * 1000:.0f} ms, {ours / theirs:.2f} times the SDK's")
+    figure(f"temporal: simulated by contract: {structural * 1000:.0f} ms, {theirs / structural:.0f} times as fast")
