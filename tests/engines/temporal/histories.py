@@ -1,4 +1,4 @@
-"""Temporal histories for tests: built event by event, cut where a run stood once, or with the ids that Python counts."""
+"""Temporal histories for tests: built event by event, cut where a run stood once, or with the ids of Python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _base64(data: bytes) -> str:
 
 
 class Building:
-    """A history as it grows: each method appends what the server would write and gives the id that later events name."""
+    """A history as it grows: each method appends what the server would write; ids are those that later events name."""
 
     def __init__(self, workflow: str, *args: Any, flags: dict[str, Any] | None = None, run_id: str = "run-1") -> None:
         self.events: list[dict[str, Any]] = []
@@ -82,9 +82,7 @@ class Building:
     def done(self, scheduled: str, result: Any) -> None:
         """The activity's result; no workflow task has seen it yet."""
         started = self.add("ACTIVITY_TASK_STARTED", scheduledEventId=scheduled, attempt=1, identity="worker")
-        self.add(
-            "ACTIVITY_TASK_COMPLETED", scheduledEventId=scheduled, startedEventId=started, result=payloads(result)
-        )
+        self.add("ACTIVITY_TASK_COMPLETED", scheduledEventId=scheduled, startedEventId=started, result=payloads(result))
 
     def timer(self, length: str) -> str:
         """A timer that is started."""

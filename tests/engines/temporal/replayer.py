@@ -1,4 +1,4 @@
-"""What the real Temporal Replayer says of many (history, workflow class) pairs, asked in one process that can be killed.
+"""What the real Temporal Replayer says of many (history, workflow class) pairs, asked in a process that can be killed.
 
 Run as a script it reads a JSON list of ``[history file, "module:Class"]`` from standard input and prints a JSON list of
 answers: null where the Replayer takes the history, else the error. ``ask`` runs it.
@@ -49,7 +49,7 @@ def events_of(path: Path) -> dict[str, Any]:
     document = json.loads(path.read_text())
     while isinstance(document, list):
         document = document[0] if "events" in document[0] else {"events": document}
-    found: dict[str, Any] = document["history"] if "history" in document else document
+    found: dict[str, Any] = document.get("history", document)
     return found
 
 

@@ -38,9 +38,7 @@ class HelloRenamed:
 
     @workflow.run
     async def run(self, greeted: Greeted) -> str:
-        said: str = await workflow.execute_activity(
-            "greet", greeted.name, result_type=str, start_to_close_timeout=SOON
-        )
+        said: str = await workflow.execute_activity("greet", greeted.name, result_type=str, start_to_close_timeout=SOON)
         return said
 
 

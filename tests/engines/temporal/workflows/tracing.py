@@ -1,4 +1,4 @@
-"""Signals before the first workflow task, a timer, an activity and an update, with the order of all noted in a trace."""
+"""Signals before the first workflow task, a timer, an activity and an update, all noted in a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories of waits: a timer that is set again, a timer against an activity, a signal among others, a cancelled activity."""
+"""Histories of waits: a timer set again, a timer against an activity, one signal of two, a cancelled activity."""
 
 from __future__ import annotations
 
