@@ -138,11 +138,8 @@ class Much:
         await child
 
     async def all(self, seconds: float = 1, signal: str = "unblock", local: bool = True) -> None:
-        echo: Any = asyncio.sleep(0)
-        if local:
-            echo = workflow.execute_local_activity(
-                "echo", args=["local-activity"], schedule_to_close_timeout=timedelta(seconds=10)
-            )
+        options = {"schedule_to_close_timeout": timedelta(seconds=10)}
+        echo: Any = workflow.execute_local_activity("echo", "local-activity", **options) if local else asyncio.sleep(0)
         await asyncio.gather(
             workflow.execute_activity("fakeProgress", args=[100, 10], start_to_close_timeout=SOON),
             workflow.execute_activity(

@@ -21,9 +21,9 @@ class Tracing:
         self.trace.append(what)
 
     async def stop(self, what: str) -> None:
-        """Note twice, with a turn of the event loop between."""
+        """Note twice, and let all else go on between."""
         self.note(f"{what}-1")
-        await asyncio.sleep(0)
+        await workflow.wait_condition(lambda: True)
         self.note(f"{what}-2")
 
     async def signalled(self, name: str) -> None:
