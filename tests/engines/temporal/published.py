@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SILENT = "silent"  # the Replayer takes it, and nothing may be said of it
+SILENT = "silent"  # the Replayer takes it, and nothing may be said of it but that it waits
 PASSES = "passes"  # the Replayer takes it, and so does the simulation; it may say what differs, as long as it is green
 WARNED = "warned"  # the Replayer takes it; the simulation is green, and has to say that a value differs
 FAILS = "fails"  # both refuse it
@@ -238,7 +238,7 @@ CASES = [
         {
             "Smorgasbord": SILENT,
             "OtherTimer": PASSES,
-            "OtherChildSignal": PASSES,
+            "OtherChildSignal": CAUGHT,
             "NoLocalActivity": FAILS,
             "NoSignal": FAILS,
         },

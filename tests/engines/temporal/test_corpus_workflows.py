@@ -121,7 +121,7 @@ def test_the_simulation_agrees(row: Row, simulated: dict[Key, list[Finding]]) ->
     says = row[0].says[row[1]]
     findings = simulated[key_of(row)]
     told = "\n".join(f"{finding.severity} {finding.code} {finding.step}: {finding.message}" for finding in findings)
-    severities = {finding.severity for finding in findings}
+    severities = {finding.severity for finding in findings if finding.code != "suspended-carryover"}
     assert ("breaking" in severities) == (says in {FAILS, CAUGHT}), told or "nothing was found"
     if says == WARNED:
         assert "warning" in severities, told or "nothing was found"
