@@ -19,7 +19,7 @@ Ask = Callable[[Log, Any, Contract, Contract | None], Iterable[Finding]]
 
 _ENGINES: tuple[Ask, ...] = (
     lambda log, flow, contract, yesterday: native.replayed(log, flow, yesterday),
-    lambda log, flow, contract, yesterday: temporal.replayed(log, flow, yesterday),
+    lambda log, flow, contract, yesterday: temporal.replayed(log, flow, contract, yesterday),
     lambda log, flow, contract, yesterday: agents_shadow.shadowed(log, flow),
     lambda log, flow, contract, yesterday: checkpoint_asked.shadowed(log, flow, contract),
     lambda log, flow, contract, yesterday: durable.shadowed(log, flow),

@@ -16,8 +16,10 @@ from typing import Any
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import own_name
 from pytest_loom.deploy.commands import Asked, compare_commands
+from pytest_loom.deploy.handlers import handlers_gone
 from pytest_loom.deploy.report import Finding, Severity, finding
 from pytest_loom.deploy.shadow import NoAnswer, Worker
+from pytest_loom.deploy.values import input_read
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
 from pytest_loom.sources.temporal.settings import Settings, settings_of
@@ -32,7 +34,7 @@ _STUCK = "Each worker that picks the run up fails its workflow task, again and a
 _FINISH = "let the workers that have the old code finish these runs (worker versioning, pinned)"
 
 
-def replayed(log: Log, flow: Any, yesterday: Contract | None = None) -> Iterator[Finding]:
+def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None = None) -> Iterator[Finding]:
     """What a replay of today's workflow class on a Temporal history finds; nothing for any other run or flow."""
     if log.source != "temporal" or not isinstance(flow, type) or own_name(flow) is None:
         return
@@ -62,7 +64,12 @@ def replayed(log: Log, flow: Any, yesterday: Contract | None = None) -> Iterator
     else:
         yield from compare_commands(log, [Asked(kind, name, _short(line)) for kind, name, line in answer["asked"]])
         yield from _changed(log, answer["changes"])
-        yield from _signals(log, answer, yesterday)
+        signals = list(_signals(log, answer, yesterday))
+        yield from signals
+        told = {found.step for found in signals}
+        yield from (found for found in handlers_gone(log, contract, yesterday) if found.step not in told)
+        if not log.state.in_flight:
+            yield from input_read(log, contract, yesterday)
 
 
 # The process ---------------------------------------------------------------------------------------------------------

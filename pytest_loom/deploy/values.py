@@ -22,9 +22,13 @@ _LISTED = 4
 
 def recorded_input(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
     """The run's input is not one that today's flow takes (journal engines: the code is run again from it)."""
-    if log.source == "dbos":
-        return  # whose arguments are by place, and of no type that is checked
-    if not _is_journal(log, contract) or contract.input_schema is None or "_input" not in log.state.raw_variables:
+    if log.source != "dbos" and _is_journal(log, contract):  # DBOS checks no types, and its arguments are by place
+        yield from input_read(log, contract, yesterday)
+
+
+def input_read(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
+    """The same of any run, also of one that is over and stands for others that are not."""
+    if contract.input_schema is None or "_input" not in log.state.raw_variables:
         return
     if _is_sealed(log.state.variables["_input"]):
         return
