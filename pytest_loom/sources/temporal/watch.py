@@ -189,7 +189,8 @@ class _Instance(WorkflowInstance):
         return self.instance.get_info()
 
     def get_thread_id(self) -> int | None:
-        return self.instance.get_thread_id()
+        thread: int | None = self.instance.get_thread_id()
+        return thread
 
 
 def is_theirs(filename: str) -> bool:
