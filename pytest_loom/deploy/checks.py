@@ -138,6 +138,9 @@ BUILT_IN: tuple[Check, ...] = (
     *checkpoint_calls.CHECKS,
     *checkpoint_types.CHECKS,
 )
+FINISHED_TOO: tuple[Check, ...] = (step_removed,)
+"""Those of them that have something to say about a run that is over; all others are not asked about one."""
+
 AS_DATA: tuple[Check, ...] = (recorded_input, recorded_outputs, recorded_state)
 """Asked where today's flow is known as data only: code reads recorded values with its own types, in a replay."""
 

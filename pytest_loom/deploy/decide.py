@@ -21,7 +21,7 @@ from pytest_loom.contract.store import Contracts, load_contracts
 from pytest_loom.deploy import agents_shadow
 from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, names_said
 from pytest_loom.deploy.changed import ChangedContract, Compared
-from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, Check
+from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, FINISHED_TOO, Check
 from pytest_loom.deploy.engines import asked
 from pytest_loom.deploy.report import BREAKING, IDLE, Finding, finding, verdict_of
 from pytest_loom.deploy.versions import contract_drift, contract_unknown
@@ -186,11 +186,13 @@ class Judge:
         self.today = today
         self.kept = kept
         self.policy = policy
+        checks = tuple(checks)
         self._seen: set[str] = set()
         self._names: set[str] = set()
         of_all = [(check, _takes_three(check)) for check in (*BUILT_IN, *checks)]
         self._of_code = tuple(of_all)
         self._of_data = (*of_all, *((check, _takes_three(check)) for check in AS_DATA))
+        self._of_finished = tuple((check, _takes_three(check)) for check in (*FINISHED_TOO, *checks))
         self.compared = Compared()
 
     def decide(self, log: Log) -> ResumeDecision:
@@ -280,7 +282,8 @@ class Judge:
             seen.findings += contract_drift(log, contract, print_of_today, changed)
             if changed is not None and log.state.manifest.get("contractFingerprint") in (None, changed.was):
                 changed.runs += 1
-        for check, takes_three in self._of_code if isinstance(flow, Flow) else self._of_data:
+        checks = self._of_code if isinstance(flow, Flow) else self._of_data
+        for check, takes_three in checks if state.in_flight else self._of_finished:
             seen.findings += _asked(check, log, contract, *((yesterday,) if takes_three else ()))
         seen.findings = asked(log, flow, contract, yesterday, seen.findings)
         if (note := agents_shadow.not_asked(log)) and note not in self.today.notes:

@@ -256,11 +256,12 @@ class LogBuilder:
             raise self._error(f"the payload of {printable(event_type)} is not an object (a dict)", line)
         if isinstance(timestamp, bool) or not isinstance(timestamp, (int, str)):
             raise self._error("a timestamp is whole milliseconds since the epoch, or RFC 3339 text", line)
-        if is_kernel_type(event_type) and event_type not in known_event_types():
+        if event_type not in known_event_types() and is_kernel_type(event_type):
             raise self._error(f"{printable(event_type)} is not a kernel event", line)
         try:
-            raw = msgspec.Raw(msgspec.json.encode(payload))
-            if b"null" in bytes(raw):  # which is how msgspec writes NaN; json says so instead
+            encoded = msgspec.json.encode(payload)
+            raw = msgspec.Raw(encoded)
+            if b"null" in encoded:  # which is how msgspec writes NaN; json says so instead
                 json.dumps(payload, allow_nan=False, default=lambda _: None, skipkeys=True)
         except (TypeError, ValueError, RecursionError) as problem:
             raise self._error(

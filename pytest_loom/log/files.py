@@ -37,7 +37,7 @@ def check_file(path: Path) -> None:
             "this is a side file of an SQLite database, never a log", path=name, hint="Name the database itself."
         )
     try:
-        facts = path.stat()
+        facts = os.stat(path)
     except (OSError, ValueError) as problem:
         raise LogError(f"cannot be read: {_reason(problem)}", path=name) from None
     if stat.S_ISDIR(facts.st_mode):
@@ -68,10 +68,22 @@ def open_log(path: Path) -> Iterator[IO[bytes]]:
         raise LogError(f"cannot be read: {_reason(problem)}", path=str(path)) from None
 
 
-def read_head(path: Path, size: int = 64 * 1024) -> bytes:
-    """The first bytes of a file, decompressed, for sniffing."""
-    with open_log(path) as stream:
-        return stream.read(size)
+HEAD = 64 * 1024
+"""Bytes of a file that are looked at to tell what it is; a shorter file is read as a whole."""
+
+
+def read_head(path: Path) -> bytes:
+    """The first HEAD bytes of a file, decompressed, for sniffing."""
+    check_file(path)
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            head = stream.read(HEAD)
+    except OSError as problem:
+        raise LogError(f"cannot be read: {_reason(problem)}", path=str(path)) from None
+    if not head.startswith(_GZIP_MAGIC):
+        return head
+    with open_log(path) as unpacked:
+        return unpacked.read(HEAD)
 
 
 def read_document(path: Path) -> bytes:

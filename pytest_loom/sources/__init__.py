@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pytest_loom.errors import LogError, LoomError, printable
 from pytest_loom.log.event import Engine, Log
-from pytest_loom.log.files import SIDE_FILES, check_file, read_head
+from pytest_loom.log.files import HEAD, SIDE_FILES, check_file, read_head
 from pytest_loom.log.share import Share
 from pytest_loom.sources.databases import NotMine
 
@@ -43,7 +43,11 @@ class Source(Protocol):
         """Whether the file is of this format; ``head`` is its first 64 KiB, decompressed. Must be cheap."""
 
     def read(self, path: Path) -> Iterator[Log | LogError]:
-        """Every run of the file: a Log, or the LogError that says why it cannot be read. Raises nothing itself."""
+        """Every run of the file: a Log, or the LogError that says why it cannot be read. Raises nothing itself.
+
+        A source of documents may have ``takes_data = True``: its ``read(path, data)`` takes the decompressed content,
+        too, where that is at hand already.
+        """
 
 
 _BUILT_IN = (
@@ -161,13 +165,15 @@ def iter_file(file: Path, share: Share | None = None) -> Iterator[Log | LogError
     others.
     """
     try:
-        found = source_of(file)
+        head = read_head(file)
+        found = _source_of(file, head)
     except LogError as error:
         yield from () if share is not None and share.number else (error,)
         return
     count = 0
+    is_whole = share is None and len(head) < HEAD and getattr(found, "takes_data", False)
     try:
-        for item in _read(found, "read", file, share):
+        for item in found.read(file, head) if is_whole else _read(found, "read", file, share):  # type: ignore[call-arg]
             count += 1
             if isinstance(item, Log) and item.source == "loom" and found.name != "loom":
                 item.source, item.engine, item.live = found.name, found.engine, found.live
@@ -259,7 +265,10 @@ def _source_failed(source: Source, file: Path, problem: Exception) -> LogError:
 
 def source_of(file: Path) -> Source:
     """The source that knows the file. Raises LogError where none does, or the file cannot be read at all."""
-    head = read_head(file)
+    return _source_of(file, read_head(file))
+
+
+def _source_of(file: Path, head: bytes) -> Source:
     for source in sources():
         try:
             known = source.sniff(file, head)

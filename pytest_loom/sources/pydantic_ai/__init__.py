@@ -27,6 +27,7 @@ class PydanticAISource:
     name = "pydantic_ai"
     engine: Engine = "checkpoint"
     live = False
+    takes_data = True
     suffixes = (".json", ".json.gz")
 
     def sniff(self, path: Path, head: bytes) -> bool:

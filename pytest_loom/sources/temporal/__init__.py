@@ -28,6 +28,7 @@ class TemporalSource:
     name = "temporal"
     engine: Engine = "journal"
     live = False
+    takes_data = True
     suffixes = (".json", ".json.gz")
     schemes = namespace.SCHEMES
     masked = staticmethod(namespace.masked)

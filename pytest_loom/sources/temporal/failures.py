@@ -6,7 +6,7 @@ from typing import Any
 
 from pytest_loom.sources.temporal.enums import ERROR_CATEGORY, HANDLER_RETRY, RETRY_STATE, TIMEOUT_TYPE, enum_name
 from pytest_loom.sources.temporal.payloads import payload, payload_list
-from pytest_loom.sources.temporal.protojson import Fields
+from pytest_loom.sources.temporal.protojson import NOTHING, Fields
 
 
 def error_of(failure: dict[str, Any], *, kind: str = "", message: str = "") -> dict[str, Any]:
@@ -20,7 +20,7 @@ def read_failure(fields: Fields) -> dict[str, Any]:
     ``type`` is the application's own error type, else a name that says which failure it was. Causes nest as deep as
     the document, which is bounded.
     """
-    if not any(True for _ in fields):
+    if fields is NOTHING or not any(True for _ in fields):
         return {}
     message, stack_trace = fields.text("message"), fields.text("stackTrace")
     encoded = payload(fields.raw("encodedAttributes"))

@@ -20,7 +20,7 @@ from pytest_loom.log.event import too_deep
 from pytest_loom.log.read import paused_gc
 from pytest_loom.sources.temporal.enums import EVENT_TYPE, enum_name
 from pytest_loom.sources.temporal.payloads import MAX_DEPTH
-from pytest_loom.sources.temporal.protojson import Fields, Malformed, camel, kind_of
+from pytest_loom.sources.temporal.protojson import NOTHING, Fields, Malformed, camel, kind_of, utc_time
 
 STARTED = "WorkflowExecutionStarted"
 
@@ -34,8 +34,7 @@ _ATTRIBUTES = "EventAttributes"
 _MAX_EVENT_ID = 2**31
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryEvent:
+class HistoryEvent(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One event: ``kind`` is its Pascal name, ``attributes`` the message that belongs to it.
 
     ``known`` says whether this reader knows the kind; ``may_ignore`` whether the server marked it as safe to ignore.
@@ -100,7 +99,7 @@ def _document(data: bytes) -> Any:
         raise Malformed(f"it nests deeper than {MAX_DEPTH} levels") from None
     except ValueError as problem:
         raise Malformed(f"it is not JSON ({problem})") from None
-    if too_deep(document, MAX_DEPTH):
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and too_deep(document, MAX_DEPTH):
         raise Malformed(f"it nests deeper than {MAX_DEPTH} levels")
     return document
 
@@ -135,7 +134,12 @@ def _runs(batches: list[list[Any]]) -> list[list[Any]]:
     events = [event for batch in batches for event in batch]
     if not events:
         raise Malformed("it has no events")
-    starts = [index for index, event in enumerate(events) if _is_start(event)]
+    starts = [
+        index
+        for index, event in enumerate(events)
+        if not (type(event) is dict and type(kind := event.get("eventType")) is str and kind in _NO_START)
+        and _is_start(event)
+    ]
     if len(starts) < 2:
         return [events]
     if len(starts) == len(batches) and all(sum(map(_is_start, batch)) == 1 for batch in batches):
@@ -149,13 +153,16 @@ def _runs(batches: list[list[Any]]) -> list[list[Any]]:
     return [events[begin:end] for begin, end in pairwise(cuts)]
 
 
+_NO_START = frozenset(way for way, kind in EVENT_TYPE.spellings.items() if kind != STARTED)
+
+
 def _is_start(event: Any) -> bool:
     kind = event.get("eventType", event.get("event_type")) if isinstance(event, dict) else None
     return type(kind) in (str, int) and EVENT_TYPE.spellings.get(str(kind)) == STARTED
 
 
 def _ordered(raw_events: list[Any]) -> list[HistoryEvent]:
-    events = [_event(raw, position) for position, raw in enumerate(raw_events, 1)]
+    events = [_plain_event(raw) or _event(raw, position) for position, raw in enumerate(raw_events, 1)]
     events.sort(key=attrgetter("event_id"))
     for expected, event in enumerate(events, 1):
         if event.event_id == expected:
@@ -175,6 +182,23 @@ def _ordered(raw_events: list[Any]) -> list[HistoryEvent]:
         if event.kind in ENDS:
             raise Malformed(f"{event.kind} ends the run, and yet an event follows", event_id=event.event_id)
     return events
+
+
+def _plain_event(raw: Any) -> HistoryEvent | None:
+    """An event as today's tools write it; None for any other, which ``_event`` reads or refuses. Nearly all are."""
+    try:
+        kind, key = _PLAIN[raw["eventType"]]
+        event_id, moment, attributes = raw["eventId"], raw["eventTime"], raw[key]
+    except (KeyError, TypeError):
+        return None
+    if type(event_id) is not str or type(attributes) is not dict or not _UNUSUAL.isdisjoint(raw):
+        return None
+    if not (event_id.isascii() and event_id.isdecimal() and len(event_id) < 10 and (moment := utc_time(moment))):
+        return None
+    return HistoryEvent(int(event_id), kind, True, moment, Fields(attributes, key), False, NOTHING)
+
+
+_UNUSUAL = frozenset({"workerMayIgnore", "worker_may_ignore", "userMetadata", "user_metadata"})
 
 
 def _event(raw: Any, position: int) -> HistoryEvent:
@@ -216,6 +240,9 @@ def _kind(fields: Fields) -> tuple[str, bool]:
 
 
 _KNOWN = frozenset(EVENT_TYPE.names) - {""}
+_PLAIN: dict[Any, tuple[str, str]] = {
+    way: (kind, f"{kind[:1].lower()}{kind[1:]}{_ATTRIBUTES}") for way, kind in EVENT_TYPE.spellings.items() if kind
+}
 
 
 def _attributes(fields: Fields, kind: str, known: bool) -> Fields:

@@ -8,6 +8,17 @@ from pytest_loom.sources.temporal.enums import VERSIONING_BEHAVIOR, enum_name
 from pytest_loom.sources.temporal.history import Run
 from pytest_loom.sources.temporal.protojson import Fields, Malformed
 
+_TOLD_BY = frozenset({"WorkflowExecutionStarted", "WorkflowTaskCompleted"})
+_NEWER = frozenset(
+    {
+        *("deploymentVersion", "deployment", "inheritedPinnedVersion", "workerDeploymentVersion", "workerVersion"),
+        *("workerVersioningId", "inheritedBuildId", "sourceVersionStamp", "workerDeploymentName"),
+        "versioningBehavior",
+    }
+)
+_OF_WORKER = _NEWER | {"binaryChecksum"}
+"""The fields that tell of the worker; most events have none of them, and old ones the last alone."""
+
 
 def manifest_of(run: Run) -> dict[str, Any]:
     """``runtimeBuild``, ``deployment``, ``versioningBehavior`` and ``sdk`` as the last task that tells them has them.
@@ -19,10 +30,13 @@ def manifest_of(run: Run) -> dict[str, Any]:
     sdk: dict[str, Any] = {}
     flags: dict[str, set[int]] = {"coreUsedFlags": set(), "langUsedFlags": set()}
     for event in run.events:
-        if event.kind not in ("WorkflowExecutionStarted", "WorkflowTaskCompleted"):
+        if event.kind not in _TOLD_BY:
             continue
         try:
-            manifest |= _worker(event.attributes)
+            if event.attributes.has_any(_OF_WORKER):
+                manifest |= _worker(event.attributes)
+            if event.attributes.raw("sdkMetadata") is None:
+                continue
             metadata = event.attributes.message("sdkMetadata")
             told = {"name": metadata.text("sdkName"), "version": metadata.text("sdkVersion")}
             sdk |= {name: value for name, value in told.items() if value}
@@ -37,6 +51,8 @@ def manifest_of(run: Run) -> dict[str, Any]:
 
 def _worker(fields: Fields) -> dict[str, Any]:
     """Build id and deployment out of any of the fields that have held them over the years, the newest first."""
+    if fields.raw("binaryChecksum") and not fields.has_any(_NEWER):
+        return {"runtimeBuild": fields.text("binaryChecksum")}
     version, deployment = fields.message("deploymentVersion"), fields.message("deployment")
     pinned = fields.message("inheritedPinnedVersion")
     builds = (

@@ -34,6 +34,8 @@ _DROPPED = frozenset(
 )
 """The server's bookkeeping. What a workflow task tells about its worker is in the manifest."""
 
+_TASKS = frozenset(f"WorkflowTask{how}" for how in ("Scheduled", "Started", "Completed", "TimedOut", "Failed"))
+
 
 def to_log(run: Run, path: str = "") -> Log | LogError:
     """The run as a Log, or what is wrong with it; never raises."""
@@ -52,8 +54,8 @@ def to_log(run: Run, path: str = "") -> Log | LogError:
 
 
 def _execution_id(started: Fields, path: str) -> str:
-    name = PurePath(path).name.removesuffix(".gz").removesuffix(".json")
-    return started.text("originalExecutionRunId") or started.text("workflowId") or name or "unknown"
+    said = started.text("originalExecutionRunId") or started.text("workflowId")
+    return said or PurePath(path).name.removesuffix(".gz").removesuffix(".json") or "unknown"
 
 
 def _write(writer: Writer) -> None:
@@ -61,14 +63,15 @@ def _write(writer: Writer) -> None:
     for event in writer.run.events:
         writer.event = event
         writer.timestamp = event.timestamp or writer.timestamp
-        try:
-            if event.kind not in _DROPPED:
-                _HANDLERS.get(event.kind, notes.other)(writer, event.attributes)
-        except Malformed as problem:
-            problem.event_id = problem.event_id or event.event_id
-            raise
-        if event.kind.startswith("WorkflowTask"):
-            task_seen, writer.news = True, event.kind != "WorkflowTaskCompleted"
+        kind = event.kind
+        if kind not in _DROPPED:
+            try:
+                _HANDLERS.get(kind, notes.other)(writer, event.attributes)
+            except Malformed as problem:
+                problem.event_id = problem.event_id or event.event_id
+                raise
+        if kind in _TASKS:
+            task_seen, writer.news = True, kind != "WorkflowTaskCompleted"
     if writer.event.kind in ENDS:
         return
     if writer.run.partial:

@@ -28,6 +28,12 @@ _ENCODING = re.compile(r"[a-z]+/[a-z0-9.+-]+")
 _PAYLOAD_KEYS = frozenset({"metadata", "data", "externalPayloads", "external_payloads"})
 _PAYLOADS_MESSAGE = "temporal.api.common.v1.Payloads"
 
+_ENCODINGS = {
+    base64.b64encode(name.encode()).decode(): name
+    for name in ("json/plain", "binary/null", "binary/plain", "json/protobuf", "binary/protobuf")
+}
+"""As they are written nearly always."""
+
 _decode_json = msgspec.json.Decoder().decode
 
 
@@ -41,7 +47,7 @@ def payload(value: Any) -> Any:
     written = metadata.get("encoding")
     if not isinstance(written, str) or not written:
         return value
-    encoding = _metadata_text(written)
+    encoding = _ENCODINGS.get(written) or _metadata_text(written)
     if encoding == "binary/null":
         return None
     data = value.get("data")
@@ -67,7 +73,8 @@ def _json(raw: bytes, otherwise: Any) -> Any:
         value = _decode_json(raw)
     except (ValueError, RecursionError):  # NaN, lone surrogates: JSON of a kind that is no JSON
         return otherwise
-    return otherwise if too_deep(value, MAX_DEPTH) else value
+    deep = raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and too_deep(value, MAX_DEPTH)
+    return otherwise if deep else value
 
 
 def _opaque(encoding: str, metadata: dict[str, Any], data: Any, message: dict[str, Any]) -> dict[str, Any]:
@@ -96,6 +103,10 @@ def _metadata_text(value: Any) -> Any:
 
 def _bytes(text: str) -> bytes | None:
     """Base64 of either alphabet, padded or not; None where it is not base64."""
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except (binascii.Error, ValueError):
+        pass
     standard = text.replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
@@ -125,6 +136,8 @@ def payload_list(value: Any) -> list[Any]:
 
 def payload_map(fields: Fields, name: str, inner: str) -> dict[str, Any]:
     """A field that maps names to payloads, like ``memo.fields``: names as they are, values plain."""
+    if fields.raw(name) is None:
+        return {}
     value = fields.message(name).raw(inner)
     if value is None:
         return {}

@@ -15,8 +15,11 @@ from pytest_loom.errors import printable
 
 _DURATION = re.compile(r"(-?)(\d{1,12})(?:\.(\d{1,9}))?s", re.ASCII)
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_LENGTHS = frozenset({20, 24, 27, 30})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER = re.compile(r"-?\d{1,19}", re.ASCII)
+_WHOLE_SECONDS = re.compile(r"[1-9]\d{0,11}s", re.ASCII)
+_NO_TIME = ("", "0s")
 _NUMBER = re.compile(r"-?\d{1,30}(?:\.\d{1,30})?", re.ASCII)
 
 
@@ -64,10 +67,16 @@ class Fields:
         if not isinstance(value, dict):
             raise Malformed(f"{name} is {kind_of(value)}, not an object")
         self.name = name
-        self._values: dict[str, Any] = {camel(key): field for key, field in value.items() if field is not None}
+        if "_" in "".join(value):
+            value = {camel(key): field for key, field in value.items() if field is not None}
+        self._values: dict[str, Any] = value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return (key for key, field in self._values.items() if field is not None)
+
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Whether one of the fields may be set."""
+        return not names.isdisjoint(self._values)
 
     def raw(self, name: str) -> Any:
         """The field as JSON gave it, None where absent."""
@@ -75,7 +84,9 @@ class Fields:
 
     def text(self, name: str) -> str:
         """A string field. A number is taken for its digits: ids are written both ways."""
-        value = self._values.get(name, "")
+        value = self._values.get(name)
+        if value is None:
+            return ""
         if type(value) is str:
             return value
         if type(value) is int and -(2**63) <= value < 2**63:
@@ -85,11 +96,16 @@ class Fields:
     def named(self, name: str) -> str:
         """The name in a message that holds just a name (a type, a task queue), or that name alone."""
         value = self._values.get(name)
+        if type(value) is dict and type(value.get("name")) is str:
+            told: str = value["name"]
+            return told
         return self.text(name) if isinstance(value, str) else self.message(name).text("name")
 
     def integer(self, name: str) -> int:
         """An int32 or int64 field, written as a number or as text."""
-        value = self._values.get(name, 0)
+        value = self._values.get(name)
+        if value is None:
+            return 0
         if type(value) is str and _INTEGER.fullmatch(value):
             value = int(value)
         if type(value) is float and value.is_integer():
@@ -100,7 +116,9 @@ class Fields:
 
     def number(self, name: str) -> int | float:
         """A double field; whole numbers as int, so that 2 and 2.0 are one."""
-        value = self._values.get(name, 0)
+        value = self._values.get(name)
+        if value is None:
+            return 0
         if type(value) is str and _NUMBER.fullmatch(value):
             value = float(value)
         if type(value) is float and value.is_integer():
@@ -111,25 +129,30 @@ class Fields:
 
     def flag(self, name: str) -> bool:
         """A bool field."""
-        value = self._values.get(name, False)
-        if type(value) is bool:
-            return value
+        value = self._values.get(name)
+        if value is None or type(value) is bool:
+            return value is True
         raise self._wrong(name, value, "a boolean")
 
     def message(self, name: str) -> Fields:
         """A message field; an empty message where absent."""
-        return Fields(self._values.get(name), f"{self.name}.{name}")
+        value = self._values.get(name)
+        return NOTHING if value is None else Fields(value, f"{self.name}.{name}")
 
     def texts(self, name: str) -> list[str]:
         """A repeated string field."""
-        value = self._values.get(name, [])
+        value = self._values.get(name)
+        if value is None:
+            return []
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return value
         raise self._wrong(name, value, "a list of texts")
 
     def integers(self, name: str) -> list[int]:
         """A repeated integer field."""
-        value = self._values.get(name, [])
+        value = self._values.get(name)
+        if value is None:
+            return []
         if not isinstance(value, list):
             raise self._wrong(name, value, "a list")
         return [Fields({"item": item}, f"{self.name}.{name}").integer("item") for item in value]
@@ -137,7 +160,7 @@ class Fields:
     def nanoseconds(self, name: str) -> int:
         """A Duration field in nanoseconds: ``"1.5s"`` or ``{"seconds", "nanos"}``."""
         value = self._values.get(name)
-        if value is None or value == "":
+        if value is None or value in _NO_TIME:
             return 0
         if isinstance(value, dict):
             parts = self.message(name)
@@ -154,6 +177,9 @@ class Fields:
 
     def duration(self, name: str) -> str:
         """A Duration field as protobuf JSON writes it, without needless digits; ``""`` for none."""
+        value = self._values.get(name)
+        if type(value) is str and _WHOLE_SECONDS.fullmatch(value):
+            return value
         total = self.nanoseconds(name)
         if not total:
             return ""
@@ -169,12 +195,12 @@ class Fields:
         if isinstance(value, dict):
             parts = self.message(name)
             return self._written(name, parts.integer("seconds"), parts.integer("nanos"))
-        match = _TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
+        match = _TIMESTAMP.fullmatch(value) if type(value) is str else None
         if match is None:
             raise self._wrong(name, value, 'a time like "2024-02-29T20:38:38.001Z"')
         day, clock, fraction, zone = match.groups()
         try:
-            moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+            moment = datetime.fromisoformat(f"{day}T{clock}" if zone in "Zz" else f"{day}T{clock}{zone}")
         except ValueError:
             raise self._wrong(name, value, "within the calendar") from None
         if zone in "Zz":
@@ -193,6 +219,21 @@ class Fields:
     def _wrong(self, name: str, value: object, wanted: str) -> Malformed:
         held = f"holds {printable(value, 40)!r}" if isinstance(value, str) else f"is {kind_of(value)}"
         return Malformed(f"{self.name}.{name} {held}, not {wanted}")
+
+
+NOTHING = Fields({}, "nothing")
+"""A message that is absent. Its name is never shown: where nothing is, nothing is wrong."""
+
+
+def utc_time(text: Any) -> str:
+    """A Timestamp in UTC as protobuf JSON writes it; "" for one written in another way, and for anything else."""
+    try:
+        datetime.fromisoformat(text)
+        if text[-1] != "Z" or text[10] != "T" or text[19] not in ".Z" or len(text) not in _LENGTHS:
+            return ""
+    except (ValueError, TypeError, IndexError):
+        return ""
+    return text if text[-4:] != "000Z" or len(text) == 20 else f"{text[:19]}{_fraction(text[20:-1])}"
 
 
 def _fraction(digits: str) -> str:

@@ -10,6 +10,12 @@ import msgspec
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.|\\\Z)*+)(?:"(\s*:)?|\Z)|[{}\[\]]', re.DOTALL)
 """A string (with the colon that makes it a key) or a bracket. Possessive and closed by the end, so it is one pass."""
 
+_FIRST_EVENT = re.compile(
+    rb'\s*+\{\s*+"events"\s*+:\s*+\[\s*+\{\s*+"eventId"\s*+:\s*+"1"\s*+,\s*+"eventTime"\s*+:\s*+"[^"]{20,40}+"'
+    rb'\s*+,\s*+"eventType"\s*+:\s*+"(?:EVENT_TYPE_WORKFLOW_EXECUTION_STARTED|WorkflowExecutionStarted)"'
+)
+"""How nearly all of them begin. Cadence has numbers for ids and no eventTime, Amazon SWF has eventTimestamp."""
+
 _EVENT_PLACES = frozenset({"[{", "{events[{", "{history{events[{", "[{events[{", "[{history{events[{"})
 """Where an event stands in each shape: the brackets that are open, with the keys of those that have one."""
 
@@ -26,7 +32,9 @@ def looks_like_history(head: bytes) -> bool:
     is not taken for one. Amazon SWF and Cadence name their events alike; they have task lists, not task queues.
     """
     head = head.removeprefix(b"\xef\xbb\xbf")
-    if head.lstrip()[:1] not in (b"{", b"["):
+    if _FIRST_EVENT.match(head) is not None:
+        return True
+    if head[:100].lstrip()[:1] not in (b"{", b"[") and head.lstrip()[:1] not in (b"{", b"["):
         return False
     if b'"taskList"' in head and b'"taskQueue"' not in head:
         return False

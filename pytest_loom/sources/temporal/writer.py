@@ -95,7 +95,8 @@ class Writer:
 
     def summary(self) -> dict[str, Any]:
         """What the code said about the event for people to read, if it did."""
-        return present({"summary": payload(self.event.user_metadata.raw("summary"))})
+        told = self.event.user_metadata.raw("summary")
+        return {} if told is None else present({"summary": payload(told)})
 
 
 Handler = Callable[[Writer, Fields], None]
@@ -104,7 +105,7 @@ Handler = Callable[[Writer, Fields], None]
 
 def present(facts: dict[str, Any]) -> dict[str, Any]:
     """The facts that say something: an absent field, null and the protobuf default are one. Not for payloads."""
-    return {name: value for name, value in facts.items() if value is not None and value not in ("", 0, [], {})}
+    return {name: value for name, value in facts.items() if value}
 
 
 def event_name(name: str, kind: str) -> str:
@@ -114,19 +115,26 @@ def event_name(name: str, kind: str) -> str:
 
 def sender(fields: Fields) -> dict[str, Any]:
     """Which other workflow an event came from, if one."""
+    if fields.raw("externalWorkflowExecution") is None:
+        return {}
     execution = fields.message("externalWorkflowExecution")
     return present({"fromWorkflowId": execution.text("workflowId"), "fromRunId": execution.text("runId")})
 
 
 def options(fields: Fields) -> dict[str, Any]:
     """Task queue, timeouts and retry policy, as far as they are set."""
-    retry = fields.message("retryPolicy")
-    policy = {
-        "initialInterval": retry.duration("initialInterval"),
-        "backoffCoefficient": retry.number("backoffCoefficient"),
-        "maximumInterval": retry.duration("maximumInterval"),
-        "maximumAttempts": retry.integer("maximumAttempts"),
-        "nonRetryableErrorTypes": retry.texts("nonRetryableErrorTypes"),
-    }
-    timeouts = {name: fields.duration(name) for name in _DURATIONS}
-    return present({"taskQueue": fields.named("taskQueue"), **timeouts, "retryPolicy": present(policy)})
+    told: dict[str, Any] = {"taskQueue": fields.named("taskQueue")}
+    for name in _DURATIONS:
+        if fields.raw(name) is not None:
+            told[name] = fields.duration(name)
+    if fields.raw("retryPolicy") is not None:
+        retry = fields.message("retryPolicy")
+        policy = {
+            "initialInterval": retry.duration("initialInterval"),
+            "backoffCoefficient": retry.number("backoffCoefficient"),
+            "maximumInterval": retry.duration("maximumInterval"),
+            "maximumAttempts": retry.integer("maximumAttempts"),
+            "nonRetryableErrorTypes": retry.texts("nonRetryableErrorTypes"),
+        }
+        told["retryPolicy"] = present(policy)
+    return present(told)
