@@ -19,6 +19,7 @@ from pytest_loom.deploy.commands import Asked, compare_commands
 from pytest_loom.deploy.handlers import handlers_gone
 from pytest_loom.deploy.report import Finding, Severity, finding
 from pytest_loom.deploy.shadow import NoAnswer, Worker
+from pytest_loom.deploy.temporal_values import at, changed_values, lost_results, short, waiting
 from pytest_loom.deploy.values import input_read
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
@@ -52,7 +53,7 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
         yield _no_answer(log, f"{problem} ({seconds:.0f} s are allowed for this history)")
         return
     if answer["outcome"] == "hung":
-        yield _no_answer(log, f"the workflow's code does not yield{_at(answer)}: {printable(answer['message'], 300)}")
+        yield _no_answer(log, f"the workflow's code does not yield{at(answer)}: {printable(answer['message'], 300)}")
     elif answer.get("live"):
         yield _live(log, answer)
     elif answer["outcome"] == "unreadable":
@@ -62,8 +63,9 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
     elif answer["outcome"] == "raised":
         yield _raised(log, answer)
     else:
-        yield from compare_commands(log, [Asked(kind, name, _short(line)) for kind, name, line in answer["asked"]])
-        yield from _changed(log, answer["changes"])
+        yield from compare_commands(log, [Asked(kind, name, short(line)) for kind, name, line in answer["asked"]])
+        yield from changed_values(log, answer["changes"])
+        yield from lost_results(log, answer)
         signals = list(_signals(log, answer, yesterday))
         yield from signals
         told = {found.step for found in signals}
@@ -156,7 +158,7 @@ def _live(log: Log, answer: dict[str, Any]) -> Finding:
         log,
         "effect-repeated",
         f"today's code, or the data converter or codec that it is given, reaches out while the history is replayed:"
-        f" {what}{_at(answer)}. A replay must not, and what a workflow does by itself is done again at every replay.",
+        f" {what}{at(answer)}. A replay must not, and what a workflow does by itself is done again at every replay.",
         "Do it in an activity. A codec that asks a key service is replaced for tests, in the Replayer that loom_flows"
         " names, by one that has its keys at hand.",
     )
@@ -188,13 +190,13 @@ def _diverged(log: Log, answer: dict[str, Any]) -> Finding:
     event = f"event {answer['event']}" if answer["event"] else "an event"
     recorded = f"{event} recorded {printable(answer['recorded'])}" if answer["recorded"] else event
     if not answer["recorded"] and answer["instead"]:
-        said = f"today's code asks for {printable(answer['instead'])}{_at(answer)}, and nothing like it was recorded"
+        said = f"today's code asks for {printable(answer['instead'])}{at(answer)}, and nothing like it was recorded"
     elif answer["instead"]:
-        said = f"{recorded}; today's code asks for {printable(answer['instead'])} instead{_at(answer)}"
+        said = f"{recorded}; today's code asks for {printable(answer['instead'])} instead{at(answer)}"
     elif answer["recorded"]:
-        said = f"{recorded}; today's code does not ask for it{_waiting(answer)}"
+        said = f"{recorded}; today's code does not ask for it{waiting(answer)}"
     else:
-        said = f"today's code does not do what {event} recorded{_waiting(answer)}"
+        said = f"today's code does not do what {event} recorded{waiting(answer)}"
     return finding(
         log,
         "replay-diverged",
@@ -242,7 +244,7 @@ def _raised(log: Log, answer: dict[str, Any]) -> Finding:
         return finding(
             log,
             "replay-diverged",
-            f"today's code uses what the workflow sandbox refuses{_at(answer)}: {error}. {_STUCK}",
+            f"today's code uses what the workflow sandbox refuses{at(answer)}: {error}. {_STUCK}",
             "Use workflow.now(), workflow.uuid4(), workflow.random() or an activity; or pass the module through.",
         )
     if answer["type"] == "LiveCallError":
@@ -254,49 +256,10 @@ def _raised(log: Log, answer: dict[str, Any]) -> Finding:
     return finding(
         log,
         "replay-diverged",
-        f"today's code raises {error}{handed}{_at(answer)}.{news}{asks} {_STUCK}",
+        f"today's code raises {error}{handed}{at(answer)}.{news}{asks} {_STUCK}",
         f"Mend the code, or {_FINISH}. An error that shall end the run has to be an ApplicationError.",
         severity=severity,
     )
-
-
-def _changed(log: Log, changes: list[dict[str, Any]]) -> Iterator[Finding]:
-    """What the Replayer passes: values that differ, and what holds for new runs only."""
-    quiet: list[str] = []
-    for change in changes:
-        where, step = f"event {change['event']}", printable(change["step"])
-        was, now = (printable(repr(change[side]), 120) for side in ("recorded", "today"))
-        if change["what"] in ("timer", "options"):
-            quiet.append(f"{where} ({step or 'timer'}): {was} was recorded, today's code says {now}")
-        elif not _extends(change["recorded"], change["today"]):
-            what = {"input": f"is given to {step or 'the next run'}", "output": "is the run's result"}
-            yield finding(
-                log,
-                "replay-diverged",
-                f"{where}: {was} was recorded, and today's code makes {now}: it"
-                f" {what.get(change['what'], 'is how the run ends')}{_at(change)}. Temporal does not compare values.",
-                "What has been done stays as it is recorded; look whether the change is meant for runs on their way.",
-                step=change["step"] or None,
-                severity="warning",
-            )
-    if quiet:
-        more = f" (and {len(quiet) - 3} more)" if len(quiet) > 3 else ""
-        yield finding(
-            log,
-            "contract-drift",
-            f"what has been asked for keeps its settings: {'; '.join(quiet[:3])}{more}.",
-            "Nothing to do: runs that come there later go by today's code.",
-            severity="info",
-        )
-
-
-def _extends(recorded: Any, today: Any) -> bool:
-    """Whether a value is the recorded one with more keys."""
-    if isinstance(recorded, dict) and isinstance(today, dict):
-        return all(key in today and _extends(value, today[key]) for key, value in recorded.items())
-    if isinstance(recorded, list) and isinstance(today, list):
-        return len(recorded) == len(today) and all(map(_extends, recorded, today))
-    return type(recorded) is type(today) and bool(recorded == today)
 
 
 def _signals(log: Log, answer: dict[str, Any], yesterday: Contract | None) -> Iterator[Finding]:
@@ -323,7 +286,7 @@ def _signals(log: Log, answer: dict[str, Any], yesterday: Contract | None) -> It
             log,
             "gate-removed",
             f"the signal {signal} has been sent to this run, and today's {printable(log.workflow_id)} has no handler"
-            f" for it{_waiting(answer)}: the SDK keeps it for a handler that never comes, and what it should do never"
+            f" for it{waiting(answer)}: the SDK keeps it for a handler that never comes, and what it should do never"
             " happens.",
             f"Keep a handler for {signal} beside the new one until these runs are over:"
             f'\n  @workflow.signal(name="{signal}")',
@@ -335,18 +298,3 @@ def _signals(log: Log, answer: dict[str, Any], yesterday: Contract | None) -> It
 def _arrived(log: Log, name: str) -> int:
     """The id of the last event with which a signal of that name arrived."""
     return max((event.line for event in log.events if event.payload.get("name") == name), default=0)
-
-
-def _at(answer: dict[str, Any]) -> str:
-    return f" ({_short(answer['line'])})" if answer.get("line") else ""
-
-
-def _waiting(answer: dict[str, Any]) -> str:
-    line = answer.get("line") or answer.get("waitsAt")
-    return f"; it waits at {_short(line)}" if line else ""
-
-
-def _short(line: str) -> str:
-    """``file:line``, as seen from where we are."""
-    here = os.getcwd() + os.sep
-    return printable(line.removeprefix(here), 300)
