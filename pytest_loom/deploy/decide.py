@@ -23,6 +23,7 @@ from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, na
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, FINISHED_TOO, Check
 from pytest_loom.deploy.engines import asked
+from pytest_loom.deploy.handlers import pinned_worker
 from pytest_loom.deploy.report import BREAKING, IDLE, Finding, finding, verdict_of
 from pytest_loom.deploy.versions import contract_drift, contract_unknown
 from pytest_loom.errors import (
@@ -252,7 +253,8 @@ class Judge:
         seen = Judged(in_flight=state.in_flight)
         today = self.today.of(log.workflow_id, None if newest else version)
         if state.in_flight:
-            seen.worker = self.policy.keeps(log.workflow_id, state.manifest)
+            pinned = pinned_worker(log)
+            seen.worker = self.policy.keeps(log.workflow_id, state.manifest) or pinned
             if seen.worker is None and self.today.is_kept(log.workflow_id, version):
                 seen.worker = Worker(flow=log.workflow_id, version=version)
         if today is None:
@@ -275,7 +277,7 @@ class Judge:
                 ]
             changed = self.compared.pair(yesterday, contract, print_of_today) if yesterday is not None else None
             seen.same = _is_same(log, contract, print_of_today, changed)
-            if not newest and self.today.is_kept(log.workflow_id, version):
+            if pinned is not None or (not newest and self.today.is_kept(log.workflow_id, version)):
                 seen.same = False  # it is on the version that is kept, beside the newest
             if self.kept is not None:
                 seen.findings += contract_unknown(log, self.kept)

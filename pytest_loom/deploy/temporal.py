@@ -16,7 +16,7 @@ from typing import Any
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import own_name
 from pytest_loom.deploy.commands import Asked, compare_commands
-from pytest_loom.deploy.handlers import handlers_gone
+from pytest_loom.deploy.handlers import asked_otherwise, by_contract, handlers_gone, misread
 from pytest_loom.deploy.report import Finding, Severity, finding
 from pytest_loom.deploy.shadow import NoAnswer, Worker
 from pytest_loom.deploy.temporal_values import at, changed_values, lost_results, short, waiting
@@ -36,8 +36,11 @@ _FINISH = "let the workers that have the old code finish these runs (worker vers
 
 
 def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None = None) -> Iterator[Finding]:
-    """What a replay of today's workflow class on a Temporal history finds; nothing for any other run or flow."""
-    if log.source != "temporal" or not isinstance(flow, type) or own_name(flow) is None:
+    """What a replay of today's workflow class on a Temporal history finds; of a contract, what its handlers tell."""
+    if log.source != "temporal":
+        return
+    if not isinstance(flow, type) or own_name(flow) is None:
+        yield from by_contract(log, contract, yesterday)
         return
     if not hasattr(os, "fork"):
         why = "was not replayed on today's code: this system cannot copy a process, so only its structure was checked."
@@ -69,7 +72,8 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
         signals = list(_signals(log, answer, yesterday))
         yield from signals
         told = {found.step for found in signals}
-        yield from (found for found in handlers_gone(log, contract, yesterday) if found.step not in told)
+        for check in (handlers_gone, misread, asked_otherwise):
+            yield from (found for found in check(log, contract, yesterday) if found.step not in told)
         if not log.state.in_flight:
             yield from input_read(log, contract, yesterday)
 

@@ -30,7 +30,7 @@ def input_read(log: Log, contract: Contract, yesterday: Contract | None) -> Iter
     """The same of any run, also of one that is over and stands for others that are not."""
     if contract.input_schema is None or "_input" not in log.state.raw_variables:
         return
-    if _is_sealed(log.state.variables["_input"]):
+    if is_sealed(log.state.variables["_input"]):
         return
     old = None if yesterday is None or "_migrations" in log.state.raw_variables else yesterday.input_schema
     found = value_problems(old, contract.input_schema, log.state.variables["_input"])
@@ -38,7 +38,7 @@ def input_read(log: Log, contract: Contract, yesterday: Contract | None) -> Iter
         yield finding(
             log,
             "input-contract",
-            f"its recorded input does not fit today's {printable(contract.workflow_id)}: {_said(found)}.",
+            f"its recorded input does not fit today's {printable(contract.workflow_id)}: {said(found)}.",
             "Keep the input readable (an optional field, an alias), or migrate it: resume_as(log, flow,"
             " transform_state=…).",
         )
@@ -52,7 +52,7 @@ def recorded_outputs(log: Log, contract: Contract, yesterday: Contract | None) -
         step = contract.steps.get(frame.step_id)
         if step is None or step.output_schema is None or frame.status != "completed" or frame.chunk_events:
             continue
-        if _is_sealed(frame.output):
+        if is_sealed(frame.output):
             continue
         old = (yesterday.steps or {}).get(frame.step_id) if yesterday is not None else None
         found = value_problems(old and old.output_schema, step.output_schema, frame.output)
@@ -60,7 +60,7 @@ def recorded_outputs(log: Log, contract: Contract, yesterday: Contract | None) -
             yield finding(
                 log,
                 "output-contract",
-                f"the recorded result of step {printable(frame.key)} does not fit today's: {_said(found)}.",
+                f"the recorded result of step {printable(frame.key)} does not fit today's: {said(found)}.",
                 "Keep it readable (an optional field, an alias), or let the old code finish these runs.",
                 step=frame.step_id,
             )
@@ -86,7 +86,7 @@ def recorded_state(log: Log, contract: Contract, yesterday: Contract | None) -> 
         yield finding(
             log,
             code,
-            f"its saved state does not fit today's: {_said(found)}.",
+            f"its saved state does not fit today's: {said(found)}.",
             'Say how it is carried over, @migration("state", from_version=…), and raise its version; or keep the key.',
             step=found[0].path or None,
         )
@@ -104,16 +104,17 @@ def _is_journal(log: Log, contract: Contract) -> bool:
     return log.state.in_flight and (contract.engine or log.engine) == "journal"
 
 
-def _is_sealed(value: Any) -> bool:
+def is_sealed(value: Any) -> bool:
     """Whether a value is one, or holds one as an argument, that only the application's own codec can read."""
     if not isinstance(value, dict):
         return False
     if value.get("$via") == "temporal.payload":
         return True
     arguments = value.get("args")
-    return isinstance(arguments, list) and any(map(_is_sealed, arguments))
+    return isinstance(arguments, list) and any(map(is_sealed, arguments))
 
 
-def _said(problems: list[Problem]) -> str:
+def said(problems: list[Problem]) -> str:
+    """What is wrong, in one sentence."""
     more = f" and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
     return "; ".join(problem.detail for problem in problems[:_LISTED]) + more

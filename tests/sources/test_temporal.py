@@ -207,6 +207,7 @@ def test_identity_input_and_manifest_of_a_run() -> None:
             "runtimeBuild": "b2",
             "deployment": "shop",
             "versioningBehavior": "Pinned",
+            "pinnedTo": "shop:b2",
             "sdk": {
                 "name": "temporal-python",
                 "version": "1.35.0",
@@ -223,6 +224,7 @@ def test_identity_input_and_manifest_of_a_run() -> None:
             "parentRunId": "p",
             "attempt": 1,
             "historyLength": 8,
+            "seenTo": 7,
             "options": {
                 "taskQueue": "q",
                 "workflowTaskTimeout": "10s",

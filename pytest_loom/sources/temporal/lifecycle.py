@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_loom.sources.temporal.enums import INITIATOR, enum_name
+from pytest_loom.sources.temporal.enums import CONTINUED_BEHAVIOR, INITIATOR, enum_name
 from pytest_loom.sources.temporal.failures import error_of, read_failure, retry_state
+from pytest_loom.sources.temporal.history import Run
 from pytest_loom.sources.temporal.manifest import manifest_of, reset_run_id
 from pytest_loom.sources.temporal.payloads import arguments, payload_list, payload_map, result
 from pytest_loom.sources.temporal.protojson import Fields
@@ -27,9 +28,16 @@ def _started(writer: Writer, fields: Fields) -> None:
         "cronSchedule": fields.text("cronSchedule"),
         "continuedFailure": read_failure(fields.message("continuedFailure")),
         "historyLength": len(writer.run.events),
+        "seenTo": _seen_to(writer.run),
     }
     facts = {"input": arguments(payload_list(fields.raw("input"))), "manifest": manifest_of(writer.run)}
     writer.add("EXECUTION_STARTED", {**facts, "temporal": present(temporal) | _settings(fields)})
+
+
+def _seen_to(run: Run) -> int:
+    """The id of the last workflow task that was completed, 0 for none: what came after it no code has seen yet."""
+    tasks = (event.event_id for event in reversed(run.events) if event.kind == "WorkflowTaskCompleted")
+    return next(tasks, 0)
 
 
 def _settings(fields: Fields) -> dict[str, Any]:
@@ -87,6 +95,9 @@ def _continued(writer: Writer, fields: Fields) -> None:
     more = {
         "workflowType": fields.named("workflowType"),
         "backoffMs": fields.milliseconds("backoffStartInterval"),
+        "initialVersioningBehavior": enum_name(
+            fields.raw("initialVersioningBehavior"), CONTINUED_BEHAVIOR, f"{fields.name}.behavior"
+        ),
         "failure": read_failure(fields.message("failure")),
     }
     following = {

@@ -18,13 +18,18 @@ _NEWER = frozenset(
 )
 _OF_WORKER = _NEWER | {"binaryChecksum"}
 """The fields that tell of the worker; most events have none of them, and old ones the last alone."""
+_VERSIONING = frozenset(
+    {"versioningBehavior", "versioningOverride", "unsetVersioningOverride", "inheritedPinnedVersion"}
+)
+_PINNING = _TOLD_BY | {"WorkflowExecutionOptionsUpdated"}
 
 
 def manifest_of(run: Run) -> dict[str, Any]:
     """``runtimeBuild``, ``deployment``, ``versioningBehavior`` and ``sdk`` as the last task that tells them has them.
 
-    Only what is recorded; ``sdk`` is ``{"name", "version", "coreUsedFlags", "langUsedFlags"}``, the flags summed over
-    the run, since each is written once and holds from then on.
+    ``pinnedTo`` names the worker deployment version on which the run stays. Only what is recorded; ``sdk`` is
+    ``{"name", "version", "coreUsedFlags", "langUsedFlags"}``, the flags summed over the run, since each is written once
+    and holds from then on.
     """
     manifest: dict[str, Any] = {}
     sdk: dict[str, Any] = {}
@@ -46,7 +51,46 @@ def manifest_of(run: Run) -> dict[str, Any]:
             problem.event_id = event.event_id
             raise
     sdk |= {name: sorted(seen) for name, seen in flags.items() if seen}
-    return manifest | ({"sdk": sdk} if sdk else {})
+    pinned = _pinned_to(run)
+    return manifest | ({"pinnedTo": pinned} if pinned else {}) | ({"sdk": sdk} if sdk else {})
+
+
+def _pinned_to(run: Run) -> str:
+    """The version that the server keeps the run on: what an operator set goes before what the worker's code says.
+
+    A run that another one pinned (its parent, or the one that it continues) is pinned until a worker says otherwise.
+    """
+    told, override = "", None
+    for event in run.events:
+        fields = event.attributes
+        if event.kind not in _PINNING or not fields.has_any(_VERSIONING):
+            continue
+        if fields.raw("inheritedPinnedVersion") is not None:
+            told = _version(fields.message("inheritedPinnedVersion"))
+        if event.kind == "WorkflowTaskCompleted" and fields.raw("versioningBehavior") is not None:
+            behavior = enum_name(fields.raw("versioningBehavior"), VERSIONING_BEHAVIOR, fields.name)
+            worker = _worker(fields)
+            name = f"{worker.get('deployment', '')}:{worker.get('runtimeBuild', '')}".strip(":")
+            told = (name or "its worker") if behavior == "Pinned" else ""
+        if fields.flag("unsetVersioningOverride"):
+            override = None
+        if fields.raw("versioningOverride") is not None:
+            override = _override(fields.message("versioningOverride"))
+    return told if override is None else override
+
+
+def _override(fields: Fields) -> str:
+    """The version that an override pins to, in the form of today and in that of 2024; "" for one to auto-upgrade."""
+    pinned = fields.message("pinned").message("version")
+    if fields.raw("pinned") is not None:
+        return _version(pinned)
+    if enum_name(fields.raw("behavior"), VERSIONING_BEHAVIOR, fields.name) == "Pinned":
+        return fields.text("pinnedVersion") or _worker(fields).get("runtimeBuild", "") or "its worker"
+    return ""
+
+
+def _version(fields: Fields) -> str:
+    return f"{fields.text('deploymentName')}:{fields.text('buildId')}".strip(":") or "its worker"
 
 
 def _worker(fields: Fields) -> dict[str, Any]:

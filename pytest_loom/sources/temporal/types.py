@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from pytest_loom.sources.temporal.payloads import VIA
-
 _NATURAL = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
@@ -41,12 +39,6 @@ def arguments_schema(hints: Sequence[Any], required: int) -> dict[str, Any] | No
     definitions = {name: one for way in ways for name, one in way.pop("$defs", {}).items()}
     schema = ways[0] if len(ways) == 1 else {"anyOf": ways}
     return {**schema, "$defs": definitions} if definitions else schema
-
-
-def is_opaque(value: Any) -> bool:
-    """Whether a recorded value, or one of the arguments in it, was kept as bytes: only its converter can read it."""
-    parts = value["args"] if isinstance(value, dict) and set(value) == {"args", "kwargs"} else [value]
-    return any(isinstance(part, dict) and part.get("$via") == VIA for part in parts)
 
 
 def _recorded(hints: list[Any], count: int) -> dict[str, Any] | None:
