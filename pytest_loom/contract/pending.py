@@ -152,6 +152,12 @@ def value_problems(old_schema: Any, new_schema: Any, value: Any) -> list[Problem
             found.append(Problem(shown_path(path), kind, "reapprove", f"{where} {what}"))
     for path, other in _renamed([path for path in new if new[path].kind == "ignored"], old, new).items():
         fate = new[other]
+        if (
+            fate.kind == "default"
+            and alike(str(path[-1]), str(other[-1])) < 0.6
+            and _is_of_another_kind(path, value, fate)
+        ):
+            continue
         then = f"be {printable(fate.text)}" if fate.kind == "default" else "be left out"
         then = "be missing" if fate.kind == "refused" else then
         detail = (
@@ -161,6 +167,14 @@ def value_problems(old_schema: Any, new_schema: Any, value: Any) -> list[Problem
         found = [problem for problem in found if problem.path != shown_path(other)]
         found.append(Problem(shown_path(path), "renamed", "reapprove", detail))
     return found
+
+
+def _is_of_another_kind(path: Path, value: Any, fate: Fact) -> bool:
+    """Whether a recorded value cannot be what a field with this default (as JSON) was called before."""
+    shown = _shown(path, value)
+    kinds = {"t": "boolean", "f": "boolean", '"': "text", "{": "object", "[": "array"}
+    one, other = (kinds.get(text[:1], "number") for text in (shown, fate.text))
+    return one != other and "null" not in (shown, fate.text)
 
 
 def _unfit(new: Mapping[Path, Fact], args: Any) -> list[Problem]:

@@ -122,6 +122,12 @@ def own_name(flow: Any) -> str | None:
     return name
 
 
+def patches_of(flow: Any) -> dict[str, str] | None:
+    """The patches that a flow's code names, where its engine has such; None where that cannot be told."""
+    told: Callable[[Any], dict[str, str] | None] = getattr(_marked(flow), "patches_of", lambda flow: None)
+    return told(flow)
+
+
 def _is_dynamic(flow: Any) -> bool:
     """Whether its engine takes it for every name that it knows no other flow for."""
     return bool(getattr(_marked(flow), "is_dynamic", lambda flow: False)(flow))

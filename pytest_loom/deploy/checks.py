@@ -24,7 +24,7 @@ from pytest_loom.deploy import (
 )
 from pytest_loom.deploy.approvals import calls_waiting
 from pytest_loom.deploy.report import Finding, finding
-from pytest_loom.deploy.values import recorded_input, recorded_outputs, recorded_state
+from pytest_loom.deploy.values import continued_input, recorded_input, recorded_outputs, recorded_state
 from pytest_loom.deploy.versions import saved_versions
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
@@ -138,8 +138,8 @@ BUILT_IN: tuple[Check, ...] = (
     *checkpoint_calls.CHECKS,
     *checkpoint_types.CHECKS,
 )
-FINISHED_TOO: tuple[Check, ...] = (step_removed,)
-"""Those of them that have something to say about a run that is over; all others are not asked about one."""
+FINISHED_TOO: tuple[Check, ...] = (step_removed, continued_input)
+"""What has something to say about a run that is over; all others are not asked about one."""
 
 AS_DATA: tuple[Check, ...] = (recorded_input, recorded_outputs, recorded_state)
 """Asked where today's flow is known as data only: code reads recorded values with its own types, in a replay."""

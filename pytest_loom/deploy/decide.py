@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
-from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, own_name, resolver_of
+from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, own_name, patches_of, resolver_of
 from pytest_loom.contract.store import Contracts, load_contracts
 from pytest_loom.deploy import agents_shadow
 from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, names_said
@@ -144,6 +144,11 @@ class Today:
         if key not in self._known:
             self._known[key] = self._ask(workflow_id, version)
         return self._known[key]
+
+    def patches(self, workflow_id: str) -> dict[str, str] | None:
+        """The patches that today's code of a workflow names, and how; None where that cannot be told."""
+        found = self.of(workflow_id, None)
+        return None if found is None else patches_of(found[1])
 
     def is_kept(self, workflow_id: str, version: str | None) -> bool:
         """Whether the resolver still has the very version that a run was started on, beside a newer one or none."""

@@ -13,6 +13,7 @@ import msgspec
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.deploy.changed import ChangedContract, merged
+from pytest_loom.deploy.lineage import Lineage
 from pytest_loom.deploy.rows import Rows
 from pytest_loom.log.event import Log
 from pytest_loom.resume.policy import FINE, Verdict
@@ -169,6 +170,11 @@ class DeployReport:
         self.notes = list(notes)
         self.contracts: dict[str, Contract] = {}
         self.changed = list(changed)
+        self.lineage = Lineage()
+
+    def all_notes(self) -> list[str]:
+        """``notes``, and what the runs together tell (``lineage``)."""
+        return [*self.notes, *self.lineage.notes()]
 
     @property
     def findings(self) -> Sequence[Finding]:
@@ -242,6 +248,7 @@ class DeployReport:
         self.skipped += other.skipped
         self.contracts = {**self.contracts, **other.contracts}
         self.changed = merged([*self.changed, *other.changed])
+        self.lineage.add(other.lineage)
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain JSON data, to cross process borders."""
@@ -253,12 +260,13 @@ class DeployReport:
             "skipped": self.skipped,
             "notes": self.notes,
             "changed": [changed.as_dict() for changed in self.changed],
+            **({"lineage": self.lineage.as_dict()} if self.lineage else {}),
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> DeployReport:
         """The report that ``as_dict`` made plain."""
-        return cls(
+        made = cls(
             findings=(Finding(**found) for found in data["findings"]),
             runs=(RunResult(**run) for run in data["runs"]),
             examined=data["examined"],
@@ -267,6 +275,9 @@ class DeployReport:
             notes=data["notes"],
             changed=[ChangedContract.from_dict(changed) for changed in data["changed"]],
         )
+        if "lineage" in data:
+            made.lineage = Lineage.from_dict(data["lineage"])
+        return made
 
     def packed(self) -> bytes:
         """``as_dict`` in few bytes: the parts of a large simulation are held until all of them are there."""

@@ -182,6 +182,8 @@ def _take(report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope
         return
     decision = judge.decide(item)
     is_read = not any(found.code in _UNREAD for found in decision.findings)
+    if is_read and item.source == "temporal":
+        report.lineage.see(item, judge.today.patches(item.workflow_id))
     _enter(report, judge, decision, state.status if is_read else "unreadable", item)
 
 

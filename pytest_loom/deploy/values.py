@@ -44,6 +44,30 @@ def input_read(log: Log, contract: Contract, yesterday: Contract | None) -> Iter
         )
 
 
+def continued_input(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
+    """A run of Temporal has continued as new: what the next run begins with is read by today's code, as it stands.
+
+    Unless that is another workflow, or the next run stays on the version to which this one is pinned.
+    """
+    last = log.state.last_event
+    if log.source != "temporal" or contract.input_schema is None or last.event_type != "EXECUTION_CONTINUED":
+        return
+    next_run = last.payload
+    stays = log.state.manifest.get("pinnedTo") is not None and next_run.get("initialVersioningBehavior") is None
+    if stays or next_run.get("workflowType") not in (None, contract.workflow_id) or is_sealed(next_run.get("input")):
+        return
+    found = value_problems(yesterday and yesterday.input_schema, contract.input_schema, next_run.get("input"))
+    if found:
+        name = printable(str(next_run.get("newExecutionId") or "the next run"))
+        yield finding(
+            log,
+            "input-contract",
+            f"it has continued as new, and the input that it hands to {name} does not fit today's"
+            f" {printable(contract.workflow_id)}: {said(found)}. Each worker that picks that run up fails on it.",
+            "Keep the input readable (an optional field, an alias) until these chains are over.",
+        )
+
+
 def recorded_outputs(log: Log, contract: Contract, yesterday: Contract | None) -> Iterator[Finding]:
     """What a step gave is not what today's code reads of it (journal engines: it is answered from the log)."""
     if not _is_journal(log, contract) or contract.steps is None:

@@ -149,7 +149,7 @@ class Accounting:
         from pytest_loom.report.text import contract_lines, finding_lines, strategy_lines, verdict_line
 
         yield from (f"note: loom_logs {pattern} matches no file" for pattern in session_files(self.config)[1])
-        yield from (f"note: {note}" for note in self.report.notes)
+        yield from (f"note: {note}" for note in self.report.all_notes())
         yield from self._idle_acks()
         quiet = self.config.get_verbosity() < 0
         yield from finding_lines(found for found in self.report.findings if found.blocks or not quiet)

@@ -40,8 +40,11 @@ def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, Any]]:
                 **{name: data[name] for name in ("findings", "runs", "notes")},
                 **{field: numbers[name] for field, name in _COUNTS.items()},
                 "changed": [],
+                **({"lineage": data["lineage"]} if "lineage" in data else {}),
             }
         )
+        derived = set(report.lineage.notes())
+        report.notes = [note for note in report.notes if note not in derived]
         report.changed = [ChangedContract.from_dict(changed) for changed in data["contracts"]]
         extra = {name: numbers[name] for name in numbers.keys() - report.summary().keys() - {"strategies"}}
         return report, bool(data["ok"]), extra
@@ -56,7 +59,8 @@ _COUNTS = {"examined": "runs", "in_flight": "in_flight", "skipped": "out_of_scop
 
 def _pieces(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> Iterator[bytes]:
     summary = {**report.summary(), **dict(sorted(extra.items())), "strategies": report.strategies()}
-    head = {"ok": ok, "schema": SCHEMA, "summary": summary, "notes": sorted(report.notes)}
+    head = {"ok": ok, "schema": SCHEMA, "summary": summary, "notes": sorted(report.all_notes())}
+    head |= {"lineage": report.lineage.as_dict()} if report.lineage else {}
     yield msgspec.json.encode(head)[:-1] + b',\n"contracts": ['
     changed = sorted(report.changed, key=lambda one: (one.workflow_id, one.was, one.now))
     yield from _items(one.as_dict() for one in changed)

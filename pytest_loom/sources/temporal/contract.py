@@ -8,6 +8,7 @@ while it runs.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ _SETTERS = {
     "signal": {"set_signal_handler", "set_dynamic_signal_handler"},
     "update": {"set_update_handler", "set_dynamic_update_handler"},
 }
+_PHASES = {"patched": "patched", "deprecate_patch": "deprecated"}
 _BEHAVIORS = {1: "Pinned", 2: "AutoUpgrade"}
 
 
@@ -52,6 +54,34 @@ def contract_of_object(flow: Any) -> dict[str, Any] | None:
     contract["gates"] = dict(_gates(definition))
     behavior = _BEHAVIORS.get(int(definition.versioning_behavior or 0))
     return contract if behavior is None else contract | {"versions": {"versioningBehavior": behavior}}
+
+
+@lru_cache(maxsize=256)
+def patches_of(flow: Any) -> dict[str, str] | None:
+    """The patches that the text of the class names: ``patched`` or ``deprecated``; None where a name is not plain text.
+
+    Looks at the classes that it is made of and at the functions beside them, not at other classes.
+    """
+    definition = _definition(flow)
+    found: dict[str, str] = {}
+    for base in definition.cls.__mro__ if definition is not None else ():
+        module = sys.modules.get(base.__module__)
+        if module is None or base is object:
+            continue
+        try:
+            tree = ast.parse(inspect.getsource(module))
+        except (OSError, TypeError, SyntaxError):
+            return None
+        parts = [part for part in tree.body if not isinstance(part, ast.ClassDef) or part.name == base.__qualname__]
+        for call in (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Call)):
+            called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if called not in _PHASES:
+                continue
+            if not call.args or not isinstance(call.args[0], ast.Constant):
+                return None
+            if _PHASES[called] == "patched" or call.args[0].value not in found:
+                found[str(call.args[0].value)] = _PHASES[called]
+    return None if definition is None else found
 
 
 def _definition(flow: Any) -> Any:

@@ -15,7 +15,7 @@ from pytest_loom.contract.changes import compare_contracts
 from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.pending import value_problems
-from pytest_loom.contract.resolve import contract_of, named_flows, own_name, resolver_of
+from pytest_loom.contract.resolve import contract_of, named_flows, own_name, patches_of, resolver_of
 from pytest_loom.sources.temporal.types import schema_of
 
 temporalio: Any = pytest.importorskip("temporalio", reason="needs the extra temporal")
@@ -311,3 +311,21 @@ def test_a_handler_of_another_kind_is_another_contract() -> None:
     new = Contract.model_validate({"workflowId": "w", "gates": {"go": {"kind": "update"}}})
     assert fingerprint(old) != fingerprint(new)
     assert [change.effect for change in compare_contracts(old, new)] == ["breaking"]
+
+
+@workflow.defn(name="Patched")
+class Patched:
+    """Names patches in both phases."""
+
+    @workflow.run
+    async def run(self) -> None:
+        """Nothing that a contract may run."""
+        if workflow.patched("fraud"):
+            workflow.deprecate_patch("fee")
+
+
+def test_the_patches_that_the_code_names() -> None:
+    """Read off the text of the class; another class beside it has its own."""
+    assert patches_of(Patched) == {"fraud": "patched", "fee": "deprecated"}
+    assert patches_of(PurchaseWorkflow) == {}
+    assert patches_of({"workflowId": "Patched"}) is None
