@@ -6,6 +6,7 @@ what cannot, revalidate pending external actions, and only then resume. A deploy
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import traceback
 from collections.abc import Iterable
@@ -263,7 +264,7 @@ class Judge:
             if seen.worker is None and self.today.is_kept(log.workflow_id, version):
                 seen.worker = Worker(flow=log.workflow_id, version=version)
         if today is None:
-            seen.findings.append(_flow_missing(log))
+            seen.findings.append(_flow_missing(log, self.today.named))
             return seen
         contract, flow, print_of_today = today
         self._check_apart(seen, contract, print_of_today)
@@ -532,12 +533,14 @@ def _line_of(check: Check, problem: Exception) -> str:
     return f" ({file}:{lines[-1]})" if lines else ""
 
 
-def _flow_missing(log: Log) -> Finding:
+def _flow_missing(log: Log, known: Iterable[str]) -> Finding:
     name = printable(log.workflow_id)
+    near = difflib.get_close_matches(log.workflow_id, known, n=1, cutoff=0.6)
+    renamed = f" Was it renamed to {printable(near[0])}?" if near else ""
     return finding(
         log,
         "flow-missing",
-        f"today's code has no flow {name}: its unfinished runs are stranded, nothing will pick them up.",
+        f"today's code has no flow {name}: its unfinished runs are stranded, nothing will pick them up.{renamed}",
         f"Keep {name} registered until its runs are over, or register it under its old id."
         + (" A recording of a plain function is no waiting run: leave it out of loom_logs." if ":" in name else ""),
     )

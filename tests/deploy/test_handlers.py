@@ -257,3 +257,10 @@ class TestPinned:
         report = simulate_deploy([log], {"Other": contract()})
         assert report.ok
         assert [found.severity for found in report.findings] == ["info"]
+
+
+def test_a_workflow_type_that_is_gone_names_one_like_it() -> None:
+    """The name that it may have now is the first thing to look at."""
+    (found, *_) = simulate_deploy([run(*task())], {"HouseLoan": contract(), "Mail": contract()}).findings
+    assert found.code == "flow-missing"
+    assert "Was it renamed to HouseLoan?" in found.message
