@@ -155,6 +155,8 @@ class Fields:
             return []
         if not isinstance(value, list):
             raise self._wrong(name, value, "a list")
+        if all(type(item) is int and 0 <= item < 2**31 for item in value):
+            return value
         return [Fields({"item": item}, f"{self.name}.{name}").integer("item") for item in value]
 
     def nanoseconds(self, name: str) -> int:
