@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_loom.contract.model import Contract
-from pytest_loom.contract.resolve import own_name
 from pytest_loom.deploy.commands import Asked, compare_commands
 from pytest_loom.deploy.handlers import asked_otherwise, by_contract, handlers_gone, misread
 from pytest_loom.deploy.report import Finding, Severity, finding
@@ -23,14 +22,14 @@ from pytest_loom.deploy.temporal_values import at, changed_values, lost_results,
 from pytest_loom.deploy.values import input_read
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
-from pytest_loom.sources.temporal.settings import Settings, settings_of
+from pytest_loom.sources.temporal.settings import Settings, class_and_settings
 
 SECONDS = 20.0
 """How long one history may take, and a second more for every so many events."""
 _EVENTS_A_SECOND = 300
 
 _REPLAYER = "pytest_loom.sources.temporal.replayer:Replays"
-_MARK = "__temporal_workflow_definition"
+_Known = tuple[type, Settings]
 _STUCK = "Each worker that picks the run up fails its workflow task, again and again: it is stuck until the code fits."
 _FINISH = "let the workers that have the old code finish these runs (worker versioning, pinned)"
 
@@ -39,7 +38,8 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
     """What a replay of today's workflow class on a Temporal history finds; of a contract, what its handlers tell."""
     if log.source != "temporal":
         return
-    if not isinstance(flow, type) or own_name(flow) is None:
+    known = class_and_settings(flow)
+    if known is None:
         yield from by_contract(log, contract, yesterday)
         return
     if not hasattr(os, "fork"):
@@ -51,7 +51,7 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
     request = {"path": log.path, "run": log.execution_id, "length": length}
     seconds = SECONDS + length / _EVENTS_A_SECOND
     try:
-        answer = _ask(flow, request, seconds)
+        answer = _ask(known, request, seconds)
     except NoAnswer as problem:
         yield _no_answer(log, f"{problem} ({seconds:.0f} s are allowed for this history)")
         return
@@ -85,11 +85,11 @@ class _Process:
     """The one process in which all workflow classes are replayed, by the key that it knows each by."""
 
     worker: Worker | None = None
-    flows: dict[str, tuple[type, Settings]] = {}  # noqa: RUF012
+    flows: dict[str, _Known] = {}  # noqa: RUF012
     served = 0
 
 
-def _ask(flow: type, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _ask(flow: _Known, request: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The process's answer. What may be another history's or a busy machine's fault is asked once more, afresh."""
     for last in (False, True):
         worker = _worker_for(flow)
@@ -110,28 +110,29 @@ def _ask(flow: type, request: dict[str, Any], seconds: float) -> dict[str, Any]:
     raise AssertionError("the loop above returns or raises")
 
 
-def _worker_for(flow: type) -> Worker:
+def _worker_for(flow: _Known) -> Worker:
     """The process, made anew where it is gone, is another's, or does not know the class."""
     key = _key(flow)
     if _Process.worker is not None and (_Process.worker.owner != os.getpid() or key not in _Process.flows):
         close()
     if _Process.worker is None:
-        _Process.flows = {**_Process.flows, **_all_classes(), key: (flow, settings_of(flow))}
+        _Process.flows = {**_Process.flows, **_all_classes(), key: flow}
         _Process.worker, _Process.served = Worker(_Process.flows, _REPLAYER), 0
     return _Process.worker
 
 
-def _key(flow: type) -> str:
-    return f"{id(flow)}:{id(settings_of(flow))}"
+def _key(flow: _Known) -> str:
+    return ":".join(str(id(part)) for part in flow)
 
 
-def _all_classes() -> dict[str, tuple[type, Settings]]:
+def _all_classes() -> dict[str, _Known]:
     """Every workflow class that a loaded module holds, so that one process does for all of them."""
     found = {}
     for module in list(sys.modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
-            if isinstance(value, type) and _MARK in vars(value):
-                found[_key(value)] = (value, settings_of(value))
+            known = class_and_settings(value) if isinstance(value, type) else None
+            if known is not None:
+                found[_key(known)] = known
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_loom.errors import FlowError, ReplayDivergence, Unsupported, printable
 from pytest_loom.log.event import Log, LogBuilder
 from pytest_loom.sources.temporal.replayer import Replays
-from pytest_loom.sources.temporal.settings import flows_of, settings_of
+from pytest_loom.sources.temporal.settings import class_and_settings, flows_of
 
 _KEY = "it"
 
@@ -29,7 +29,10 @@ def replayed_run(log: Log, flow: Any) -> Log:
             raise FlowError(f"the Replayer has no workflow {printable(log.workflow_id)}", path=log.path)
         flow = held[log.workflow_id]
     length = log.events[0].payload.get("temporal", {}).get("historyLength", 0)
-    replays = Replays({_KEY: (flow, settings_of(flow))}, under_sandbox=False)
+    known = class_and_settings(flow)
+    if known is None:
+        raise FlowError(f"{printable(repr(flow), 100)} is no workflow class", path=log.path)
+    replays = Replays({_KEY: known}, under_sandbox=False)
     try:
         answer = replays.run({"flow": _KEY, "path": log.path, "run": log.execution_id, "length": length})
     finally:

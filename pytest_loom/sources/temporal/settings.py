@@ -46,35 +46,45 @@ class Settings:
 _OWN = ("workflows", "runtime", "workflow_task_executor", "debug_mode", "disable_safe_workflow_eviction")
 """What a replay in a process of its own sets itself."""
 
+_MARK = "__temporal_workflow_definition"
 _PLAIN = Settings()
-_settings: weakref.WeakKeyDictionary[type, Settings] = weakref.WeakKeyDictionary()
-_read: weakref.WeakKeyDictionary[Any, dict[str, type]] = weakref.WeakKeyDictionary()
 
 
-def flows_of(replayer: Any) -> dict[str, type] | None:
-    """The workflow classes of a Replayer by their registered names, None for any other object; it is remembered."""
+class Configured:
+    """A workflow class with the settings of the Replayer that holds it; it is known as what the class is known as."""
+
+    def __init__(self, flow: type, settings: Settings) -> None:
+        self.flow = flow
+        self.settings = settings
+        vars(self)[_MARK] = vars(flow)[_MARK]
+
+
+_read: weakref.WeakKeyDictionary[Any, dict[str, Configured]] = weakref.WeakKeyDictionary()
+
+
+def flows_of(replayer: Any) -> dict[str, Configured] | None:
+    """The workflows of a Replayer by their registered names, None for any other object."""
     if type(replayer).__name__ != "Replayer" or not callable(getattr(replayer, "config", None)):
         return None
     if replayer in _read:
         return _read[replayer]
     config = dict(replayer.config(active_config=True))
-    plugins = getattr(replayer, "plugins", ())
-    kept = {name: value for name, value in config.items() if name not in _OWN}
-    settings = Settings(kept, plugins)
-    flows: dict[str, type] = {}
+    settings = Settings({name: value for name, value in config.items() if name not in _OWN}, replayer.plugins)
+    flows: dict[str, Configured] = {}
     for flow in config["workflows"]:
-        name = getattr(vars(flow).get("__temporal_workflow_definition"), "name", None)
+        name = getattr(vars(flow).get(_MARK), "name", None)
         if name is None:
             raise FlowError(
                 f"the dynamic workflow {flow.__qualname__} has no name of its own",
                 hint="Give a resolver that returns it for the names it stands for.",
             )
-        _settings[flow] = settings
-        flows[name] = flow
+        flows[name] = Configured(flow, settings)
     _read[replayer] = flows
     return flows
 
 
-def settings_of(flow: type) -> Settings:
-    """How a workflow class is to be replayed."""
-    return _settings.get(flow, _PLAIN)
+def class_and_settings(flow: Any) -> tuple[type, Settings] | None:
+    """A workflow class, and how it is to be replayed; None for what is no workflow class."""
+    if isinstance(flow, Configured):
+        return flow.flow, flow.settings
+    return (flow, _PLAIN) if isinstance(flow, type) and _MARK in vars(flow) else None
