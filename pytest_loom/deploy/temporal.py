@@ -11,6 +11,7 @@ import atexit
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pytest_loom.contract.model import Contract
@@ -27,6 +28,10 @@ from pytest_loom.sources.temporal.settings import Settings, class_and_settings
 SECONDS = 20.0
 """How long one history may take, and a second more for every so many events."""
 _EVENTS_A_SECOND = 300
+_BUSY = (
+    "the SDK is at work in this very process (a client, a worker or a test server), which cannot be copied: run the"
+    " simulation in a process of its own, pytest --loom-deploy-sim without the tests that start it"
+)
 
 _REPLAYER = "pytest_loom.sources.temporal.replayer:Replays"
 _Known = tuple[type, Settings]
@@ -53,7 +58,8 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
     try:
         answer = _ask(known, request, seconds)
     except NoAnswer as problem:
-        yield _no_answer(log, f"{problem} ({seconds:.0f} s are allowed for this history)")
+        slow = "in time" in str(problem)
+        yield _no_answer(log, f"{problem}{f' ({seconds:.0f} s are allowed for this history)' if slow else ''}")
         return
     if answer["outcome"] == "hung":
         yield _no_answer(log, f"the workflow's code does not yield{at(answer)}: {printable(answer['message'], 300)}")
@@ -92,7 +98,7 @@ class _Process:
 def _ask(flow: _Known, request: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The process's answer. What may be another history's or a busy machine's fault is asked once more, afresh."""
     for last in (False, True):
-        worker = _worker_for(flow)
+        worker = _worker_for(flow)  # a failure to start is no history's fault
         fresh = not _Process.served
         _Process.served += 1
         try:
@@ -117,8 +123,33 @@ def _worker_for(flow: _Known) -> Worker:
         close()
     if _Process.worker is None:
         _Process.flows = {**_Process.flows, **_all_classes(), key: flow}
-        _Process.worker, _Process.served = Worker(_Process.flows, _REPLAYER), 0
+        _Process.worker, _Process.served = _started(_Process.flows), 0
     return _Process.worker
+
+
+def _started(flows: dict[str, _Known]) -> Worker:
+    """A process in which the SDK works. A copy of one in which it is at work itself hangs or crashes, sooner or later.
+
+    Raises NoAnswer.
+    """
+    if _at_work():
+        raise NoAnswer(_BUSY)
+    worker = Worker(flows, _REPLAYER)
+    try:
+        worker.ask({"ready": True}, SECONDS)
+    except NoAnswer as problem:
+        worker.close()
+        raise NoAnswer(f"the SDK does not start in a copy of this process ({problem})") from None
+    return worker
+
+
+def _at_work() -> bool:
+    """Whether the SDK's threads run in this process: those of a client, a worker or a test server."""
+    try:
+        tasks = [Path("/proc/self/task", task, "comm").read_text() for task in os.listdir("/proc/self/task")]
+    except OSError:
+        return False  # not Linux, or a thread that has just ended: then the first answer tells
+    return any(name.startswith("tokio-rt") for name in tasks)
 
 
 def _key(flow: _Known) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 
 _MESSAGE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
 _CODE = re.compile(r"^\[TMPRL\d+\] (?:Nondeterminism error: )?")
-_EVENT = re.compile(r"HistoryEvent\(id: (\d+), (\w+)\)")
+_EVENT = re.compile(r"HistoryEvent(?:\(id: | \{ event_id: )(\d+)")
+_WHOLE_EVENT = re.compile(r"HistoryEvent \{ event_id: (\d+),.*", re.DOTALL)
+"""An event with all that it holds, recorded values included, up to the end of the text."""
 _ESCAPE = re.compile(r'\\(["\\nt\'])')
 _PLAIN = {"n": "\n", "t": "\t"}
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
@@ -22,6 +24,7 @@ def core_message(text: str) -> str:
     """The message inside of Core's debug text, or the text itself where it holds none."""
     found = _MESSAGE.search(text)
     message = text if found is None else _ESCAPE.sub(lambda match: _PLAIN.get(match[1], match[1]), found[1])
+    message = _WHOLE_EVENT.sub(r"HistoryEvent(id: \1)", message)
     return _CODE.sub("", " ".join(message.split()))[:_MOST]
 
 

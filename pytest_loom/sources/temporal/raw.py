@@ -57,9 +57,20 @@ _SILENT = frozenset(
 """Events that the code is not told of."""
 
 
-def raw_events(run: Run) -> list[dict[str, Any]]:
-    """The run's events in protobuf JSON, in order, with today's spelling of their types."""
-    return [_raw(event) for event in run.events]
+def raw_events(run: Run, flow: str = "unknown") -> list[dict[str, Any]]:
+    """The run's events in protobuf JSON, in order, with today's spelling of their types.
+
+    What SDK Core cannot do without, and hangs for want of (its type, its task queue, times), is filled in; ``flow`` is
+    the type of a run that does not say its own.
+    """
+    events = [_raw(event) for event in run.events]
+    started = events[0][run.events[0].attributes.name]
+    started.setdefault("taskQueue", {"name": "unknown"})
+    started.setdefault("workflowType", {"name": flow})
+    time = "1970-01-01T00:00:00Z"
+    for event in events:
+        time = event.setdefault("eventTime", time)
+    return events
 
 
 def _raw(event: HistoryEvent) -> dict[str, Any]:

@@ -12,11 +12,10 @@ import asyncio
 import contextlib
 import dataclasses
 import inspect
-import os
+import json
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ from pytest_loom.sources.temporal.messages import (
 from pytest_loom.sources.temporal.raw import decoded_at, news_from, raw_events, with_news
 from pytest_loom.sources.temporal.settings import Settings
 from pytest_loom.sources.temporal.types import schema_of
-from pytest_loom.sources.temporal.watch import Seen, Watch, is_theirs
+from pytest_loom.sources.temporal.watch import Command, Seen, Watch, is_theirs
 
 _TO_END = 5.0
 _RESTRICTED = "RestrictedWorkflowAccessError"
@@ -55,14 +54,15 @@ class Replays:
     """What today's workflow classes do on recorded histories.
 
     ``flows`` are the classes with their settings, by a key of the caller's; ``run`` takes ``{"flow", "path", "run",
-    "length"}``: that key, the history file, and which of its runs, by execution id and number of events.
+    "length"}``: that key, the history file, and which of its runs, by execution id and number of events. ``{"ready"}``
+    shows that it works.
     """
 
     def __init__(self, flows: dict[str, tuple[type, Settings]], *, under_sandbox: bool = True) -> None:
         self.flows = flows
         self.under_sandbox = under_sandbox
         self.loop = asyncio.new_event_loop()
-        self.runtime = _silent_runtime(os.getpid())
+        self.runtime: Any = _silent_runtime()
         self.sessions: dict[tuple[str, bool], _Session] = {}
         self.strict: dict[str, bool] = {}
         self.file: tuple[tuple[str, int, int], list[Run | LogError]] = (("", 0, 0), [])
@@ -70,10 +70,21 @@ class Replays:
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """What the SDK and the code say: ``{"outcome": "passed" | "diverged" | "raised" | "unreadable", …}``."""
         asyncio.set_event_loop(self.loop)
+        if "ready" in request:
+            return self._ready()
         found = self._run(request)
         if isinstance(found, str):
             return {"outcome": "unreadable", "message": found}
         return self.loop.run_until_complete(self._replay(request["flow"], found))
+
+    def _ready(self) -> dict[str, Any]:
+        """One replay of next to nothing."""
+        from pytest_loom.sources.temporal.probe import Probe, history
+
+        (run,) = parse_history(json.dumps(history()).encode())
+        if isinstance(run, LogError):
+            raise run
+        return self.loop.run_until_complete(_Session(Probe, Settings(), self.runtime, strict=False).replay(run))
 
     def _run(self, request: dict[str, Any]) -> Run | str:
         path = Path(request["path"])
@@ -119,6 +130,7 @@ class Replays:
             self.loop.run_until_complete(self._close(key))
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
+        self.runtime = None
 
     async def _close(self, key: tuple[str, bool]) -> None:
         session = self.sessions.pop(key, None)
@@ -133,6 +145,7 @@ class _Session:
         from temporalio.worker import Replayer
 
         self.codec = getattr(settings.config.get("data_converter"), "payload_codec", None)
+        self.name = getattr(vars(flow)["__temporal_workflow_definition"], "name", None) or "unknown"
         self.watch = Watch(copies=settings.rewrites)
         config = {name: value for name, value in settings.config.items() if name in _parameters(Replayer)}
         for name in ("workflow_runner", "unsandboxed_workflow_runner"):
@@ -151,7 +164,7 @@ class _Session:
     async def replay(self, run: Run) -> dict[str, Any]:
         from temporalio.client import WorkflowHistory
 
-        events, ahead_from = with_news(run, raw_events(run))
+        events, ahead_from = with_news(run, raw_events(run, self.name))
         try:
             history = WorkflowHistory.from_json(_workflow_id(run) or "unknown", {"events": events})
         except Exception as problem:
@@ -257,8 +270,14 @@ def _divergence(recorded: list[Any], asked: list[Any], seen: Seen, message: str)
         facts["step"] = event_name(place.event)
     if place.command is not None:
         facts |= {"instead": in_words(place.command.kind, place.command.message), "line": place.command.line}
-        facts["line"] = place.command.line or seen.waits_at
+        facts["line"] = place.command.line or _raised_at(place.command) or seen.waits_at
     return facts
+
+
+def _raised_at(command: Command) -> str:
+    """The line that raised, for the end of a run by an error."""
+    failed = command.kind == "fail_workflow_execution"
+    return str(failure_facts(command.message.failure, is_theirs)["line"]) if failed else ""
 
 
 def _is_ahead(watch: Watch, task: int) -> bool:
@@ -339,9 +358,8 @@ def _passing_through(runner: Any) -> Any:
     return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_all_modules())
 
 
-@cache
-def _silent_runtime(process: int) -> Any:
-    """The SDK's threads: one runtime in a process. It does not live on in a copy, and cannot be thrown away there."""
+def _silent_runtime() -> Any:
+    """The SDK's threads, that say nothing. They end when the last who knows of it does."""
     from temporalio.runtime import Runtime, TelemetryConfig
 
     return Runtime(telemetry=TelemetryConfig(logging=None))

@@ -72,4 +72,5 @@ async def _answers(pairs: Sequence[tuple[str, str]]) -> list[str | None]:
 
 if __name__ == "__main__":
     found = asyncio.run(_answers(json.load(sys.stdin)))
-    print("\n" + json.dumps(found), end="")
+    print("\n" + json.dumps(found), end="", flush=True)
+    os._exit(0)  # the SDK's threads may still run Python code while the interpreter is taken down, and crash it

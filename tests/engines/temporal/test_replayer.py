@@ -199,6 +199,15 @@ def test_what_hangs_or_dies_is_said_and_stops_nothing(
     assert found(shop(), app.Shop) == []
 
 
+def test_what_sdk_core_hangs_for_want_of_is_filled_in(found: Any) -> None:
+    """A task queue and times say nothing of the run; histories that were cut down by hand lack them."""
+    history = shop()
+    del history["events"][0]["workflowExecutionStartedEventAttributes"]["taskQueue"]
+    for event in history["events"]:
+        del event["eventTime"]
+    assert found(history, app.Shop) == []
+
+
 def test_one_process_for_all_classes_and_histories(found: Any) -> None:
     """It knows every class that is loaded when it is made."""
     found(shop(), app.Shop)
@@ -358,3 +367,16 @@ def test_nothing_is_left_in_the_sdk(tmp_path: Path) -> None:
     replay(load_log(write(shop(), tmp_path / "history.json")), app.Shop)
     assert dict(vars(sdk._WorkflowInstanceImpl)) == before
     assert payload(None)["metadata"]
+
+
+def test_a_process_in_which_the_sdk_is_at_work_is_not_copied(found: Any) -> None:
+    """Such a copy would hang or crash; it is said at once, with what to do."""
+    runtime: Any = importlib.import_module("temporalio.runtime")
+    at_work = runtime.Runtime(telemetry=runtime.TelemetryConfig(logging=None))
+    if not temporal._at_work():
+        pytest.skip("this system does not tell the threads of a process")
+    (finding,) = found(shop(), app.Shop)
+    assert "the SDK is at work in this very process" in finding.message
+    assert "in a process of its own" in finding.message
+    del at_work
+    assert found(shop(), app.Shop) == []

@@ -24,6 +24,13 @@ class Order:
 
 
 @dataclass
+class NamedOrder:
+    item: str
+    amount: int
+    customer: str
+
+
+@dataclass
 class Quote:
     price: int
     currency: str = "EUR"
@@ -215,3 +222,72 @@ class Anything:
         order = workflow.payload_converter().from_payload(args[0].payload, Order)
         quote = await quoted(order)
         return await charged(order, quote.price * order.amount)
+
+
+@workflow.defn(name="Shop")
+class Patched:
+    @workflow.run
+    async def run(self, order: Order) -> int:
+        if workflow.patched("offers"):
+            await quoted(order, "offer")
+        quote = await quoted(order)
+        return await charged(order, quote.price * order.amount)
+
+
+@workflow.defn(name="Shop")
+class DeprecatedPatch:
+    @workflow.run
+    async def run(self, order: Order) -> int:
+        workflow.deprecate_patch("offers")
+        await quoted(order, "offer")
+        quote = await quoted(order)
+        return await charged(order, quote.price * order.amount)
+
+
+@workflow.defn(name="Shop")
+class AsksAChild:
+    @workflow.run
+    async def run(self, order: Order) -> int:
+        child: int = await workflow.execute_child_workflow("Quoting", order, id="quoting", result_type=int)
+        return child
+
+
+@workflow.defn(name="Shop")
+class GoesOnAnew:
+    @workflow.run
+    async def run(self, order: Order) -> int:
+        workflow.continue_as_new(order)
+
+
+@workflow.defn(name="Shop")
+class AsksHere:
+    @workflow.run
+    async def run(self, order: Order) -> int:
+        quote: Quote = await workflow.execute_local_activity(
+            "quote", order, result_type=Quote, start_to_close_timeout=MINUTE
+        )
+        return await charged(order, quote.price * order.amount)
+
+
+@workflow.defn(name="Shop")
+class ChargesOnly:
+    @workflow.run
+    async def run(self, order: Order) -> int:
+        return await charged(order, 120)
+
+
+@workflow.defn(name="Shop")
+class AsksTwo:
+    @workflow.run
+    async def run(self, order: Order) -> int:
+        quote = await quoted(order)
+        paid = await charged(order, quote.price * order.amount)
+        await quoted(order, "thank")
+        return paid
+
+
+@workflow.defn(name="Shop")
+class NeedsACustomer:
+    @workflow.run
+    async def run(self, order: NamedOrder) -> int:
+        return 0
