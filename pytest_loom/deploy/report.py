@@ -63,7 +63,8 @@ class Finding:
 
     ``code`` is from DESIGN section 8, ``message`` says what happened and what would happen, ``hint`` what to do,
     ``source`` where the run was read (file, or file:line). ``acknowledged`` is who accepted it, why and until when,
-    ``version`` the flow's version that the run was started on, where it says so.
+    ``version`` the flow's version that the run was started on, where it says so, ``line`` the line of the log that
+    tells of the step, or of where the run stands, where the log has an event a line.
     """
 
     code: str
@@ -76,6 +77,7 @@ class Finding:
     source: str
     acknowledged: str | None = None
     version: str | None = None
+    line: int | None = None
 
     @property
     def blocks(self) -> bool:
@@ -98,7 +100,7 @@ class Finding:
             "hint": self.hint,
             "source": self.source,
         }
-        also = {"acknowledged": self.acknowledged, "version": self.version}
+        also = {"acknowledged": self.acknowledged, "version": self.version, "line": self.line}
         return facts | {name: value for name, value in also.items() if value is not None}
 
 
@@ -303,7 +305,11 @@ def finding(
         severity = "breaking" if code in BREAKING else "warning"
     version = versions_of(log.state.manifest).get("flowVersion")
     version = None if version is None else str(version)
-    return Finding(code, severity, log.workflow_id, log.execution_id, step, message, hint, log.path, None, version)
+    frame = log.state.frames.get(step or "")
+    told = frame.event if frame else log.state.last_event
+    line = told.line or None if log.source == "loom" else None  # others count events, messages or nothing
+    where = (log.workflow_id, log.execution_id, step)
+    return Finding(code, severity, *where, message, hint, log.path, None, version, line)
 
 
 def versions_of(manifest: Mapping[str, Any]) -> dict[str, Any]:

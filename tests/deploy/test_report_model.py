@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_loom import DeployReport, Finding, Log, LogBuilder, simulate_deploy
+from pytest_loom import DeployReport, Finding, Log, LogBuilder, load_log, simulate_deploy, write_log
 from pytest_loom.contract.changes import ContractChange
 from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import BREAKING, WARNING, RunResult, finding, verdict_of, versions_of
@@ -52,6 +53,23 @@ class TestCodes:
         """Flow, run and file come from the log."""
         made = finding(run("r-7", flow="order"), "flow-missing", "m", "h")
         assert (made.workflow_id, made.execution_id, made.source) == ("order", "r-7", "r-7.loom.jsonl")
+
+    def test_a_finding_names_its_line(self, tmp_path: Path) -> None:
+        """The line of the log that tells of the step last; else the one where the run stands; none without lines."""
+        made = LogBuilder("r-1", "refund")
+        made.add("EXECUTION_STARTED", {}, timestamp=0)
+        for step in ("assess", "assess", "pay"):
+            made.add("STEP_STARTED", {"stepId": step}, timestamp=1)
+            made.add("STEP_COMPLETED", {"stepId": step, "output": 1}, timestamp=2)
+        write_log(made.log(), tmp_path / "r.loom.jsonl")
+        log = load_log(tmp_path / "r.loom.jsonl")
+        lines = {
+            step: finding(log, "step-removed", "m", "h", step=step).line for step in ("assess#2", "pay", "no", None)
+        }
+        assert lines == {"assess#2": 5, "pay": 7, "no": 7, None: 7}
+        assert finding(log, "step-removed", "m", "h", step="pay").as_dict()["line"] == 7
+        in_memory = finding(made.log(), "step-removed", "m", "h")
+        assert (in_memory.line, "line" in in_memory.as_dict()) == (None, False)
 
 
 class TestVerdict:
