@@ -10,7 +10,10 @@ from pytest_loom.errors import printable, set_in
 _SHOWN = 3
 _ORDER = {"breaking": 0, "warning": 1, "info": 2}
 _CAUSES = 1000
-"""How many causes are told apart."""
+"""How many causes are told apart by step; and as many again by flow."""
+
+OTHERS = "other flows"
+"""The flow of a cause that is of more flows than are told apart."""
 
 
 def verdict_line(report: DeployReport) -> str:
@@ -32,12 +35,16 @@ def verdict_line(report: DeployReport) -> str:
 
 
 class Cause:
-    """Findings with one code, flow and step, as far as a reader needs them: how many, and the first of them."""
+    """Findings with one code, flow and step, as far as a reader needs them: how many, and the first of them.
 
-    __slots__ = ("_accepted", "_open", "_shown", "accepted", "count", "severity", "versions")
+    ``key`` is severity, code, flow and step: no other cause of a report has the same.
+    """
 
-    def __init__(self, severity: str, shown: int) -> None:
-        self.severity = severity
+    __slots__ = ("_accepted", "_open", "_shown", "accepted", "count", "key", "severity", "versions")
+
+    def __init__(self, key: tuple[str, str, str, str | None], shown: int) -> None:
+        self.key = key
+        self.severity = key[0]
         self.count = 0
         self.accepted = 0
         self.versions: set[str | None] = set()
@@ -73,8 +80,10 @@ def causes(findings: Iterable[Finding], shown: int) -> list[Cause]:
         key = (one.severity, one.code, one.workflow_id, one.step)
         if key not in found and len(found) >= _CAUSES:
             key = (one.severity, one.code, one.workflow_id, None)  # where steps are made up as runs go on
+        if key not in found and len(found) >= 2 * _CAUSES:
+            key = (one.severity, one.code, OTHERS, None)
         if key not in found:
-            found[key] = Cause(one.severity, shown)
+            found[key] = Cause(key, shown)
         found[key].add(one)
     return sorted(found.values(), key=lambda cause: (_ORDER[cause.severity], cause.state == "acknowledged"))
 

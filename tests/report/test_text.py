@@ -10,7 +10,7 @@ from pytest_loom import DeployReport, Finding
 from pytest_loom.contract.changes import ContractChange
 from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import RunResult
-from pytest_loom.report.text import contract_lines, finding_lines, strategy_lines, verdict_line
+from pytest_loom.report.text import causes, contract_lines, finding_lines, strategy_lines, verdict_line
 
 
 def found(number: int = 1, code: str = "step-removed", severity: Any = "breaking", **other: Any) -> Finding:
@@ -212,3 +212,9 @@ class TestContracts:
         head, line = contract_lines(DeployReport(changed=[changed]))
         assert (head.isprintable(), head.endswith(" 1a -> 2b, 1 unfinished run")) == (True, True)
         assert line == "  additive: step note is new"
+
+
+def test_flows_without_number() -> None:
+    """Where every run is of a flow of its own, the causes are still bounded: the rest is one of many flows."""
+    some = causes((found(number, workflow_id=f"f-{number}", step=f"s-{number}") for number in range(5000)), 1)
+    assert (len(some), len({cause.key for cause in some}), max(cause.count for cause in some)) == (2001, 2001, 3000)
