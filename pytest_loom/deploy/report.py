@@ -54,7 +54,8 @@ IDLE = "policy: the pattern "
 
 _VERSIONS = frozenset({"flowVersion", "contractFingerprint", "runtimeBuild", "stateSchemaVersion", "planSchemaVersion"})
 _LONG, _MANY = 100, 100
-_WORST_FIRST: tuple[Verdict, ...] = ("reject", "manual", "fork", "reapprove", "pin", "migrate", "upcast", "resume")
+WORST_FIRST: tuple[Verdict, ...] = ("reject", "manual", "fork", "reapprove", "pin", "migrate", "upcast", "resume")
+"""The verdicts, in the order in which one of a run goes before another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,4 +329,4 @@ def _is_version(value: object) -> bool:
 def verdict_of(findings: Iterable[Finding]) -> Verdict:
     """What to do with a run: the worst of what its findings ask for; ``resume`` without any."""
     asked = {BREAKING.get(found.code, "manual") for found in findings if found.severity == "breaking"}
-    return next((verdict for verdict in _WORST_FIRST if verdict in asked), "resume")
+    return next((verdict for verdict in WORST_FIRST if verdict in asked), "resume")

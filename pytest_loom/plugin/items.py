@@ -7,7 +7,6 @@ PYTEST_DONT_REWRITE: no assertion in here is for users.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -125,13 +124,16 @@ class Problem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail, saying for which cause and which logs."""
+        from pytest_loom.report.junit import not_judged
+
         self.stash[FACTS] = {"logs": len(self.logs)}
+        _tell(self, not_judged(len(self.logs)))
         lines = [f"deploy simulation: {self.cause}"]
         if self.logs:
             names = [shown(path, self.config.invocation_params.dir) for path in self.logs[:3]]
             more = f" and {len(self.logs) - 3} more" if len(self.logs) > 3 else ""
             lines.append(f"  Not judged, therefore: {', '.join(names)}{more}")
-        pytest.fail("\n".join(lines), pytrace=False)
+        raise failing("\n".join(lines))
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Failures are about the configuration."""
@@ -149,6 +151,7 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     from pytest_loom.deploy.acks import acknowledge
     from pytest_loom.deploy.simulate import simulate_deploy, simulate_share
     from pytest_loom.errors import LoomError
+    from pytest_loom.report.junit import not_judged, property_of
     from pytest_loom.report.text import cause_lines
     from pytest_loom.sources import LogStream, iter_address, iter_file
 
@@ -173,15 +176,21 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
             report = simulate_share(items, loom_flows, **rules)
         captured = _captured(settings, loom_flows, report) if settings.update else []
     except LoomError as error:
+        _tell(node, not_judged())
         raise failing(f"deploy simulation: not judged: {error}") from None
     report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
     node.stash[FACTS] = {"report": report.packed(), "captured": captured}
     if share is not None:  # the first part counts for the file: here, and over all shards
         node.stash[FACTS] |= {"logs": int(not share.number % _workers()), "files": int(not share.number)}
-    node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]  # a rerun has its own
-    node.user_properties.append(("loom", json.dumps({"ok": report.ok, **report.summary()})))
+    _tell(node, property_of(report))
     if not report.ok:
-        pytest.fail("\n".join(cause_lines(found for found in report.findings if found.blocks)), pytrace=False)
+        raise failing("\n".join(cause_lines(found for found in report.findings if found.blocks)))
+
+
+def _tell(node: pytest.Item, facts: str) -> None:
+    """Let JUnit XML say it of the test; a rerun has its own."""
+    node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]
+    node.user_properties.append(("loom", facts))
 
 
 def kept_contracts(config: pytest.Config) -> Any:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SCOPES = ("auto", "all", "in-flight")
 DEFAULT_LOGS = ("**/*.loom.jsonl", "**/*.loom.jsonl.gz")
-REPORT_SUFFIXES = (".json",)
 MAX_SHARDS = 10_000
 SUFFIX = "loomrun"
 """How the files of ``loom_snapshot`` end; no other extension of syrupy may end so."""
@@ -83,7 +82,8 @@ def add_options(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="write the deploy report to FILE; the form follows its suffix (.json); may be given several times",
+        help="write the deploy report to FILE, in the form of its suffix (.json, .md, .sarif, .gitlab.json); may be"
+        " given several times",
     )
     group.addoption(
         "--loom-shard",
@@ -127,10 +127,7 @@ def read_settings(config: pytest.Config) -> Settings:
     base = config.inipath.parent if config.inipath else config.rootpath
     reports = [Path(name) for name in config.getoption("loom_report")]
     for report in reports:
-        if not report.name.endswith(REPORT_SUFFIXES) or report.name.endswith(".gitlab.json"):
-            raise pytest.UsageError(
-                f"--loom-report={report}: the form is told by the suffix, one of {', '.join(REPORT_SUFFIXES)}"
-            )
+        _check_form(report)
     lines = [line.strip() for line in str(config.getini("loom_flows") or "").splitlines() if line.strip()]
     for line in lines:
         target = line.rpartition("=")[2].strip()
@@ -159,6 +156,14 @@ def read_settings(config: pytest.Config) -> Settings:
         policy=_policy(base / policy) if policy and simulate else None,
         shard=_shard(config.getoption("loom_shard"), simulate=simulate),
     )
+
+
+def _check_form(report: Path) -> None:
+    """Raises pytest.UsageError for a report whose suffix tells no form."""
+    from pytest_loom.report.forms import FORMS, form_of
+
+    if form_of(report) is None:
+        raise pytest.UsageError(f"--loom-report={report}: the form is told by the suffix, one of {', '.join(FORMS)}")
 
 
 def _shard(text: str | None, *, simulate: bool) -> Share | None:
@@ -281,8 +286,17 @@ def accept_command(config: pytest.Config, nodeid: str) -> str:
     return f"pytest {shlex.quote(as_typed(config, nodeid))} {flag}"
 
 
+def on_github() -> bool:
+    """Whether this process is a step of a workflow of GitHub Actions, whose output is searched for commands."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
 def failing(text: str) -> BaseException:
     """A failed test that shows ``text`` alone: to be raised ``from None`` where an error is being handled."""
+    if on_github():
+        from pytest_loom.report.github import inert
+
+        text = inert(text)
     return pytest.fail.Exception(text, pytrace=False)
 
 

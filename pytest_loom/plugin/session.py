@@ -14,7 +14,7 @@ import pytest
 from pytest_loom.errors import printable
 from pytest_loom.plugin.goldens import unused_goldens, used_goldens
 from pytest_loom.plugin.items import CORPUS, is_empty_shard, is_simulation, session_files
-from pytest_loom.plugin.options import SETTINGS, raised_at, shown
+from pytest_loom.plugin.options import SETTINGS, on_github, raised_at, shown
 
 _WIRE = "loom_goldens"
 
@@ -38,6 +38,7 @@ class Accounting:
         self.shared: set[Path] = set()
         self.report: Any = None
         self.ok = True
+        self.numbers: dict[str, Any] = {}
         self.logs = 0
         self.files = 0
         self.not_judged = 0
@@ -101,8 +102,9 @@ class Accounting:
 
     def _publish(self, numbers: dict[str, Any]) -> None:
         """Show the report to the hook, and write it; what goes wrong is said, and makes the session fail."""
-        from pytest_loom.report.json import write_json
+        from pytest_loom.report.forms import write_report
 
+        self.numbers = numbers
         try:
             self.config.hook.pytest_loom_report(config=self.config, report=self.report)
         except Exception as problem:
@@ -110,9 +112,10 @@ class Accounting:
             self.errors.append(f"the pytest_loom_report hook raised {what}")
         for path in self.config.stash[SETTINGS].reports:
             try:
-                write_json(self.report, path, ok=self.ok, extra=numbers)
-            except OSError as problem:
-                self.errors.append(f"the report {path} could not be written: {problem.strerror}")
+                write_report(self.report, path, ok=self.ok, extra=numbers)
+            except (OSError, ValueError) as problem:
+                reason = getattr(problem, "strerror", None) or problem
+                self.errors.append(f"the report {path} could not be written: {reason}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The verdict of the simulation, what was accepted, and goldens that nothing uses."""
@@ -121,8 +124,16 @@ class Accounting:
         lines = [*self._lines(), *(self._unused_lines() if all_collected else ())]
         if lines:
             terminalreporter.write_sep("=", self._title())
-            for line in lines:
+            for line in self._for_ci(lines) if on_github() else lines:
                 terminalreporter.write_line(line)
+
+    def _for_ci(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines, none of which GitHub takes for a command, and the commands that annotate the pull request."""
+        from pytest_loom.report.github import annotation_lines, inert
+
+        yield from map(inert, lines)
+        if self.report is not None:
+            yield from annotation_lines(self.report, ok=self.ok, extra=self.numbers)
 
     def _title(self) -> str:
         if self.report is None:

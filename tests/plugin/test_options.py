@@ -22,10 +22,10 @@ class TestUsage:
             (["--loom-scope=everything"], "*argument --loom-scope: invalid choice: 'everything'*"),
             (
                 ["--loom-report=report.pdf"],
-                "ERROR: --loom-report=report.pdf: the form is told by the suffix, one of .json",
+                "ERROR: --loom-report=report.pdf: the form is told by the suffix, one of *.json, *",
             ),
-            (["--loom-report=x.gitlab.json"], "ERROR: --loom-report=x.gitlab.json: the form is told by the suffix*"),
-            (["--loom-report=report"], "ERROR: --loom-report=report: the form is told by the suffix, one of .json"),
+            (["--loom-report=md"], "ERROR: --loom-report=md: the form is told by the suffix*"),
+            (["--loom-report=report"], "ERROR: --loom-report=report: the form is told by the suffix, one of *"),
             (["-o", "loom_flows=app"], "ERROR: loom_flows: 'app' is not module:attr"),
             (["-o", "loom_flows=:flows"], "ERROR: loom_flows: ':flows' is not module:attr"),
             (["-o", "loom_flows=app:"], "ERROR: loom_flows: 'app:' is not module:attr"),
