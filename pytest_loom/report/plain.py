@@ -32,7 +32,7 @@ def not_judged(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> s
         return f"{missing} of {logs} log file{'' if logs == 1 else 's'}, see the failed tests"
     if ok or not report.ok:
         return ""
-    return "see the failed tests" if logs else "there was no log file"
+    return "see the failed tests" if logs else "no log file was judged"
 
 
 def title(cause: Cause) -> str:

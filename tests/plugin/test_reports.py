@@ -128,7 +128,7 @@ class TestAnnotations:
         three.ini("loom_logs = none/*.loom.jsonl")
         assert three(SIM) == FAILED
         (command,) = self.commands(three)
-        assert command == "::error file=pytest.ini,line=3,title=pytest-loom::NOT JUDGED: there was no log file"
+        assert command == "::error file=pytest.ini,line=3,title=pytest-loom::NOT JUDGED: no log file was judged"
 
     def test_a_log_cannot_command(self, desk: Desk) -> None:
         """Text of a log at the start of a line, in failures and in the report, is no command to the runner."""

@@ -109,7 +109,7 @@ def test_a_green_report(page: Any) -> None:
 def test_what_was_not_judged(page: Any) -> None:
     """A report without a finding is not green where logs were not judged: the first words say so."""
     assert "\n## NOT JUDGED: 2 of 3 log files, see the failed tests\n" in page(report_of(), ok=False, not_judged=2)
-    assert "\n## NOT JUDGED: there was no log file\n" in page(report_of(), ok=False, logs=0)
+    assert "\n## NOT JUDGED: no log file was judged\n" in page(report_of(), ok=False, logs=0)
     both = page(report_of(found()), ok=False, not_judged=1)
     assert (
         "\n## NOT SAFE TO DEPLOY: 1 of 1 run would break; NOT JUDGED: 1 of 3 log files, see the failed tests\n" in both
