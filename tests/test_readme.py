@@ -28,6 +28,7 @@ from pytest_loom.deploy.report import BREAKING, WARNING
 from pytest_loom.evals.diff import DEFAULT, KINDS
 from pytest_loom.flow import seams
 from pytest_loom.plugin import hookspecs
+from tests.ci import test_page as ci
 from tests.engines import test_pages
 from tests.engines.dbos import test_page
 from tests.pages import BLOCKS, PAGES, ROOT, assert_shows, blocks
@@ -112,10 +113,12 @@ def test_every_block_is_taken() -> None:
     taken = [name for some in TAKEN.values() for name in some]
     of_engines = [f"{prefix}-{name}" for prefix, page in test_pages.PAGES.items() for name in page.blocks]
     of_engines += [f"dbos-{name}" for name in test_page.NAMES]
-    assert sorted(names) == sorted(taken + of_engines)
+    of_ci = [name for some in ci.TAKEN.values() for name in some]
+    assert sorted(names) == sorted(taken + of_engines + of_ci)
     text = "".join(PAGES.values())
     assert text.count("```") == 2 * len(names), "a fence is not closed, or stands inside another"
     assert not [test for test in TAKEN if test not in globals()]
+    assert not [test for test in ci.TAKEN if not hasattr(ci, test)]
     assert re.findall(r"(?<!`)`(?:\$ )?(?:python\d*|pip|pytest) [^`]*`", text) == []
 
 
