@@ -16,6 +16,7 @@ from pytest_loom.deploy.changed import ChangedContract, merged
 from pytest_loom.deploy.lineage import Lineage
 from pytest_loom.deploy.rows import Rows
 from pytest_loom.log.event import Log
+from pytest_loom.log.origin import origin_of
 from pytest_loom.resume.policy import FINE, Verdict
 
 Severity = Literal["breaking", "warning", "info"]
@@ -308,7 +309,8 @@ def finding(
     version = None if version is None else str(version)
     frame = log.state.frames.get(step or "")
     told = frame.event if frame else log.state.last_event
-    line = told.line or None if log.source == "loom" else None  # others count events, messages or nothing
+    by_line = log.source == "loom" or origin_of(log)  # others count events, messages or nothing
+    line = (told.line or None) if by_line else None
     where = (log.workflow_id, log.execution_id, step)
     return Finding(code, severity, *where, message, hint, log.path, None, version, line)
 

@@ -71,6 +71,14 @@ class TestCodes:
         in_memory = finding(made.log(), "step-removed", "m", "h")
         assert (in_memory.line, "line" in in_memory.as_dict()) == (None, False)
 
+    @pytest.mark.parametrize(("manifest", "line"), [({}, None), ({"source": "temporal"}, 1)])
+    def test_lines_of_other_engines(self, manifest: dict[str, str], line: int | None) -> None:
+        """What another source counts is no line; an imported run lies in a file of ours, where it is one."""
+        made = LogBuilder("r-1", "refund", path="history")
+        made.add("EXECUTION_STARTED", {"manifest": manifest}, timestamp=0, line=1)
+        log = made.log(source="temporal")
+        assert finding(log, "flow-missing", "m", "h").line == line
+
 
 class TestVerdict:
     @pytest.mark.parametrize(
