@@ -170,14 +170,14 @@ def _what_to_type(blocking: Sequence[Cause]) -> Iterator[str]:
     accepted = [cause for cause in blocking if all(len(part or "") <= _NAME for part in cause.key)]
     if accepted:
         yield "To accept a finding until a day, in the TOML file that the setting `loom_acks` names:\n\n"
-        yield fenced([line for cause in accepted[:_ACKS] for line in _ack(cause)], "toml")
+        yield fenced([line for cause in accepted[:_ACKS] for line in _ack(cause)][:-1], "toml")
     yield "To keep the contracts of what is deployed, for the next change to be held against (commit the files):\n\n"
     yield fenced(["python -m pytest --loom-deploy-sim --snapshot-update -k deploy-sim"], "sh")
     yield _CLOSING
 
 
 def _ack(cause: Cause) -> Iterator[str]:
-    """The acknowledgement of a cause, without a date: whoever accepts it gives one."""
+    """The acknowledgement of a cause, without a date: whoever accepts it gives one. The last line is empty."""
     _, name, flow, step = cause.key
     named = {"code": name, "flow": "*" if flow in ("", OTHERS) else flow, "step": step}
     yield "[[ack]]"
@@ -185,6 +185,7 @@ def _ack(cause: Cause) -> Iterator[str]:
     yield 'owner = "you@example.org"'
     yield 'reason = "why it may be"'
     yield "expires = YYYY-MM-DD"
+    yield ""
 
 
 def _toml(text: str) -> str:

@@ -149,6 +149,7 @@ def test_what_to_type(page: Any) -> None:
     (block,) = re.findall("```toml\n(.*?)```", text, re.S)
     with pytest.raises(tomllib.TOMLDecodeError):
         tomllib.loads(block)
+    assert block.count("\n\n[[ack]]") == 1
     acks = tomllib.loads(block.replace("YYYY-MM-DD", "2099-12-31"))["ack"]
     assert [(ack["code"], ack["flow"], ack.get("step")) for ack in acks] == [
         ("step-removed", "refund", odd),
