@@ -64,7 +64,7 @@ def write_markdown(report: DeployReport, path: Path, *, ok: bool, extra: Mapping
     page = _Page(LIMIT)
     page.add(head)
     page.room -= len(tail.encode()) + _RESERVED
-    _add_listed(page, [f"- note: {prose(places.said(note), 300)}\n" for note in sorted(report.notes)[:_NOTES]])
+    _add_listed(page, [f"- note: {prose(places.said(note), 300)}\n" for note in sorted(report.all_notes())[:_NOTES]])
     _add_listed(page, [_contract(one) for one in sorted(report.changed, key=_contract_order)[:_NOTES]])
     _add_causes(page, blocking, places)
     if others:

@@ -47,7 +47,10 @@ def _pieces(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> Iter
     codes += sorted({cause.key[1] for cause in grouped} - {*codes})
     said = headline(report, ok=ok, extra=extra)
     unseen = not_judged(report, ok=ok, extra=extra)
-    notes = [(said, "error" if unseen else "note"), *((places.said(note), "note") for note in sorted(report.notes))]
+    notes = [
+        (said, "error" if unseen else "note"),
+        *((places.said(note), "note") for note in sorted(report.all_notes())),
+    ]
     if len(grouped) > MOST:
         notes.append((f"{len(grouped) - MOST} more causes are in the JSON report (--loom-report=report.json)", "error"))
     run = {

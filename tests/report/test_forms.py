@@ -12,6 +12,7 @@ import pytest
 
 from pytest_loom import DeployReport
 from pytest_loom.deploy import rows
+from pytest_loom.deploy.lineage import Named
 from pytest_loom.report.forms import FORMS, form_of, write_report
 from tests.report.conftest import changed, found, hostile, report_of, waiting
 
@@ -115,3 +116,13 @@ def test_every_form_has_its_writer() -> None:
         assert callable(getattr(module, f"write_{form}"))
     suffixes = list(FORMS)
     assert not any(long.endswith(short) for n, short in enumerate(suffixes) for long in suffixes[n + 1 :])
+
+
+@pytest.mark.parametrize("form", ["report.md", "report.sarif"])
+def test_what_the_runs_together_tell(tmp_path: Path, form: str) -> None:
+    """A note that only all runs together give, as which patch is still needed, is in the forms that have notes."""
+    report = report_of()
+    report.lineage.patches["refund", "faster", "version 2"] = Named(3, ["r-1"])
+    report.lineage.open["refund"] = Named(3, ["r-1"])
+    write_report(report, tmp_path / form, ok=True, extra=NUMBERS)
+    assert "unfinished runs are on version 2 (3)" in (tmp_path / form).read_text()
