@@ -6,6 +6,7 @@ plain workflow class the SDK's defaults hold.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,8 +69,10 @@ def flows_of(replayer: Any) -> dict[str, Configured] | None:
         return None
     if replayer in _read:
         return _read[replayer]
-    config = dict(replayer.config(active_config=True))
-    settings = Settings({name: value for name, value in config.items() if name not in _OWN}, replayer.plugins)
+    newer = "active_config" in inspect.signature(replayer.config).parameters  # the older give it unasked
+    config = dict(replayer.config(active_config=True) if newer else replayer.config())
+    kept = {name: value for name, value in config.items() if name not in _OWN}
+    settings = Settings(kept, getattr(replayer, "plugins", ()))
     flows: dict[str, Configured] = {}
     for flow in config["workflows"]:
         name = getattr(vars(flow).get(_MARK), "name", None)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Sequence  # noqa: UP035 - what the SDK compares with
 
 from temporalio import workflow
 from temporalio.common import RawValue
