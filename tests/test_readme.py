@@ -31,6 +31,7 @@ from pytest_loom.plugin import hookspecs
 from tests.ci import test_page as ci
 from tests.engines import test_pages
 from tests.engines.dbos import test_page
+from tests.engines.temporal import test_page as temporal_page
 from tests.pages import BLOCKS, PAGES, ROOT, assert_shows, blocks
 from tests.pages import change as _change
 from tests.pages import line as _line
@@ -113,6 +114,7 @@ def test_every_block_is_taken() -> None:
     taken = [name for some in TAKEN.values() for name in some]
     of_engines = [f"{prefix}-{name}" for prefix, page in test_pages.PAGES.items() for name in page.blocks]
     of_engines += [f"dbos-{name}" for name in test_page.NAMES]
+    of_engines += [f"temporal-{name}" for name in temporal_page.NAMES]
     of_ci = [name for some in ci.TAKEN.values() for name in some]
     assert sorted(names) == sorted(taken + of_engines + of_ci)
     text = "".join(PAGES.values())
