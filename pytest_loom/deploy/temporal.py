@@ -10,7 +10,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,19 @@ def _ask(flow: _Known, request: dict[str, Any], seconds: float) -> dict[str, Any
         if last:
             return answer
     raise AssertionError("the loop above returns or raises")
+
+
+def prepare(flows: Iterable[Any]) -> None:
+    """Start the process now, with these flows, as long as the SDK is not at work in this one.
+
+    Tests that start a client or a test server may come before the simulation. Does nothing where no flow is a workflow.
+    """
+    known = [one for one in map(class_and_settings, flows) if one is not None]
+    if not known or not hasattr(os, "fork"):
+        return
+    _Process.flows |= {_key(one): one for one in known}
+    with suppress(NoAnswer):  # which is said once a history is there
+        _worker_for(known[0])
 
 
 def _worker_for(flow: _Known) -> Worker:

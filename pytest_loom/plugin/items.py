@@ -7,7 +7,9 @@ PYTEST_DONT_REWRITE: no assertion in here is for users.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -315,8 +317,25 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     found = any(isinstance(item, DeploySim) for item in items)
     yield
     _replace_hopeless(session, items, found=found or is_empty_shard(session.config))
+    _prepare(items)
     if _workers() > 1:  # the large ones first, so that no worker is left with one at the end
         items.sort(key=lambda item: -item.size if isinstance(item, DeploySim) else 0)
+
+
+def _prepare(items: list[pytest.Item]) -> None:
+    """Start what has to be started before any test runs: a copy of this process without the Temporal SDK at work."""
+    simulations = [item for item in items if isinstance(item, DeploySim)]
+    if "temporalio" not in sys.modules or not simulations or simulations[0].config.getoption("collectonly", False):
+        return
+    from pytest_loom.contract.resolve import named_flows
+    from pytest_loom.deploy.temporal import prepare
+    from pytest_loom.errors import LoomError
+
+    flows: dict[int, Any] = {}
+    for item in simulations:
+        with contextlib.suppress(LoomError):  # said where the simulation begins
+            flows |= {id(flow): flow for flow in named_flows(flows_for(item)).values()}
+    prepare(flows.values())
 
 
 def is_empty_shard(config: pytest.Config) -> bool:

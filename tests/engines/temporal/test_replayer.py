@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -17,12 +18,14 @@ from pytest_loom import diff_runs, load_log, replay, simulate_deploy
 from pytest_loom.deploy import temporal
 from pytest_loom.deploy.report import Finding
 from pytest_loom.errors import FlowError, ReplayDivergence, Unsupported
+from tests.engines.temporal.command import simulate
 from tests.engines.temporal.histories import Building, History, payload, write
 
 pytest.importorskip("temporalio", reason="needs the extra temporal")
 if not hasattr(os, "fork"):
     pytest.skip("the Replayer runs in a copy of the process", allow_module_level=True)
 
+from pytest_loom.sources.temporal import probe
 from tests.engines.temporal.workflows import replayed as app
 
 ORDER = {"item": "chair", "amount": 3}
@@ -380,3 +383,33 @@ def test_a_process_in_which_the_sdk_is_at_work_is_not_copied(found: Any) -> None
     assert "in a process of its own" in finding.message
     del at_work
     assert found(shop(), app.Shop) == []
+
+
+def test_tests_that_use_the_sdk_may_come_first(tmp_path: Path) -> None:
+    """In one session with tests that start the SDK, the simulation has its process from before they began."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "a.json").write_text(json.dumps(probe.history()))
+    app = """
+    from temporalio import workflow
+    @workflow.defn(name="pytest-loom-probe")
+    class Probe:
+        @workflow.run
+        async def run(self) -> None:
+            pass
+    flows = {"probe": Probe}
+    """
+    (tmp_path / "test_first.py").write_text(
+        "from temporalio.runtime import Runtime, TelemetryConfig\n"
+        "def test_first():\n"
+        "    global kept\n"
+        "    kept = Runtime(telemetry=TelemetryConfig())\n"
+    )
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n"
+        "@pytest.hookimpl(trylast=True)\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    items.sort(key=lambda item: 'deploy-sim' in item.nodeid)\n"
+    )
+    code, report = simulate(tmp_path, app)
+    assert (code, report["findings"]) == (0, [])
+    assert report["summary"]["runs"] == 1

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import collections.abc
 import datetime
 import itertools
 import os
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Sequence  # noqa: UP035 - what the SDK compares with
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 MINUTE = timedelta(minutes=1)
+Sequence = getattr(workflow, "Sequence", collections.abc.Sequence)
+"""What the SDK compares a dynamic workflow's annotation with: older ones with that of typing."""
 
 
 @dataclass
