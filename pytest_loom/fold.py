@@ -74,6 +74,24 @@ def replay_as_fixture(log: Log) -> ExecutionState:
     return fold.finish(events)
 
 
+def frames_told(log: Log) -> dict[int, Frame]:
+    """By its sequence, each event that tells about an occurrence of a step: that occurrence, as it came to be.
+
+    Raises what ``replay_as_fixture`` raises.
+    """
+    replay_as_fixture(log)
+    events = upcast_events(log.events)
+    fold = _Fold(events[0])
+    told: dict[int, Frame] = {}
+    for event in events:
+        handler = _HANDLERS.get(event.event_type)
+        frame = None if handler is None else handler(fold, event)
+        if frame is not None:
+            told[event.sequence] = frame
+    fold.finish(events)
+    return told
+
+
 def recorded_step_outputs(log: Log) -> dict[str, Any]:
     """Each completed step's recorded output by step key (ADR 0008)."""
     return {key: frame.output for key, frame in log.state.frames.items() if frame.status == "completed"}
@@ -262,7 +280,7 @@ def _may_be(one: object, other: object) -> bool:
     return one is None or other is None or one == other
 
 
-def _step_started(fold: _Fold, event: Event) -> None:
+def _step_started(fold: _Fold, event: Event) -> Frame:
     payload = read_step(event.raw)
     key = _open_key(payload, event)
     frame = (fold.restarted(key) or fold.retried(payload, event)) if fold.waiting else None
@@ -281,6 +299,7 @@ def _step_started(fold: _Fold, event: Event) -> None:
     if payload.input is not ABSENT:
         frame.raw_input = payload.input
         frame.input_event = event
+    return frame
 
 
 def _is_restart(frame: Frame, payload: Step) -> bool:
@@ -292,7 +311,7 @@ def _is_restart(frame: Frame, payload: Step) -> bool:
     return payload.attempt is not None and payload.attempt > frame.attempts
 
 
-def _step_completed(fold: _Fold, event: Event) -> None:
+def _step_completed(fold: _Fold, event: Event) -> Frame:
     payload = read_step(event.raw)
     key = _open_key(payload, event)
     if key not in fold.open:
@@ -303,9 +322,10 @@ def _step_completed(fold: _Fold, event: Event) -> None:
     frame.raw_error = ABSENT
     frame.will_retry = False
     fold.close(key)
+    return frame
 
 
-def _step_failed(fold: _Fold, event: Event) -> None:
+def _step_failed(fold: _Fold, event: Event) -> Frame:
     payload = read_step(event.raw)
     key = fold.key_of_end(payload, event)
     frame = _end_of_try(fold, key, payload, event)
@@ -315,6 +335,7 @@ def _step_failed(fold: _Fold, event: Event) -> None:
     fold.close(key)
     if payload.will_retry:
         fold.waiting.setdefault(key, []).append(frame)
+    return frame
 
 
 def _end_of_try(fold: _Fold, key: Any, payload: Step, event: Event) -> Frame:
@@ -330,11 +351,13 @@ def _end_of_try(fold: _Fold, key: Any, payload: Step, event: Event) -> Frame:
     return frame
 
 
-def _step_progress(fold: _Fold, event: Event) -> None:
+def _step_progress(fold: _Fold, event: Event) -> Frame:
     payload = read_step(event.raw)
     if payload.chunk is ABSENT:
         raise event.error("the payload of STEP_PROGRESS has no chunk")
-    fold.running(fold.key_of_end(payload, event), payload, event).chunk_events.append(event)
+    frame = fold.running(fold.key_of_end(payload, event), payload, event)
+    frame.chunk_events.append(event)
+    return frame
 
 
 def _tool_asked(fold: _Fold, event: Event) -> None:
@@ -500,7 +523,7 @@ def _decision_recorded(fold: _Fold, event: Event) -> None:
     fold.decisions.append((payload.key, event.branch, payload.value))
 
 
-_HANDLERS: dict[str, Callable[[_Fold, Event], None]] = {
+_HANDLERS: dict[str, Callable[[_Fold, Event], Frame | None]] = {
     "EXECUTION_STARTED": _execution_started,
     "EXECUTION_SUSPENDED": _execution_suspended,
     "EXECUTION_RESUMED": _execution_resumed,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from pytest_loom.errors import LoomError
 __all__ = ["ERROR", "FINDING", "OK", "main"]
 
 _COMMANDS = {
+    "show": ("pytest_loom.cli.show", "show a run: its timeline, its state after an event, the rounds of a step"),
     "import": ("pytest_loom.cli.importing", "make golden logs out of recorded runs, wherever they are kept"),
 }
 """By the name of a command: its module, and what it does."""
@@ -32,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:  # argparse has said why
         return end.code if isinstance(end.code, int) else ERROR
     out = Output(as_json=arguments.json)
+    for stream in (sys.stdout, sys.stderr):  # what it cannot say (half a character out of a file's name) is escaped
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = importlib.import_module(_COMMANDS[arguments.command][0]).run(arguments, out)
         sys.stdout.flush()

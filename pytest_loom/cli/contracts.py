@@ -7,12 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pytest_loom.cli.flows import import_flows
 from pytest_loom.cli.settings import Settings
 from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows
 from pytest_loom.contract.store import capture, load_contracts
-from pytest_loom.contract.targets import import_target
 from pytest_loom.log.event import Log
 from pytest_loom.log.origin import CONTRACT
 
@@ -24,7 +24,7 @@ class Contracts:
         folder: Path = arguments.contracts or settings.path("loom_contracts", "loom-contracts")
         self.today: dict[str, Contract] = {}
         if arguments.flows:
-            flows = import_target(arguments.flows, settings.base, setting="--flows")
+            flows = import_flows(arguments.flows, settings)
             self.today = {name: contract_as(flow, name) for name, flow in named_flows(flows).items()}
         for contract in self.today.values():
             capture(folder, contract, now)

@@ -1,16 +1,23 @@
-"""What a command says: results on standard output, everything else on standard error, one line an error."""
+"""What a command says: results on standard output, everything else on standard error, one line an error.
+
+Colours are for terminals only, and for nobody where NO_COLOR is set (https://no-color.org).
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from pytest_loom.errors import LoomError, printable
 
 OK, FINDING, ERROR = 0, 1, 2
 """The exit statuses of every command."""
 
+Style = Literal["", "bold", "dim", "red", "green", "yellow"]
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _LONGEST = 2_000
 
 
@@ -20,18 +27,26 @@ class Output:
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
         self._shown = 0
+        self._paints = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
-    def line(self, text: str) -> None:
+    def line(self, text: str = "", style: Style = "") -> None:
         """One line of the result."""
         if not self.as_json:
             self._clear()
-            print(printable(text, _LONGEST))
+            shown = printable(text, _LONGEST)
+            print(f"\x1b[{_STYLES[style]}m{shown}\x1b[0m" if style and shown and self._paints else shown)
+
+    def lines(self, texts: Iterable[str], style: Style = "") -> None:
+        """Lines of the result."""
+        for text in texts:
+            self.line(text, style)
 
     def result(self, data: dict[str, Any]) -> None:
         """The whole outcome, where JSON was asked for."""
         if self.as_json:
             self._clear()
-            print(json.dumps(data, indent=2, ensure_ascii=False))
+            utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+            print(json.dumps(data, indent=2, ensure_ascii=not utf8))
 
     def note(self, text: str) -> None:
         """A line for people."""
