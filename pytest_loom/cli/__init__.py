@@ -21,6 +21,7 @@ __all__ = ["ERROR", "FINDING", "OK", "main"]
 
 _COMMANDS = {
     "show": ("pytest_loom.cli.show", "show a run: its timeline, its state after an event, the rounds of a step"),
+    "diff": ("pytest_loom.cli.diff", "compare runs: what is different, step by step, and how to ignore it"),
     "import": ("pytest_loom.cli.importing", "make golden logs out of recorded runs, wherever they are kept"),
 }
 """By the name of a command: its module, and what it does."""
