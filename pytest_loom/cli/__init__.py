@@ -23,6 +23,8 @@ _COMMANDS = {
     "show": ("pytest_loom.cli.show", "show a run: its timeline, its state after an event, the rounds of a step"),
     "diff": ("pytest_loom.cli.diff", "compare runs: what is different, step by step, and how to ignore it"),
     "import": ("pytest_loom.cli.importing", "make golden logs out of recorded runs, wherever they are kept"),
+    "scan": ("pytest_loom.cli.scan", "find secrets that are left in goldens, and show none of them"),
+    "scrub": ("pytest_loom.cli.scrub", "take secrets out of goldens"),
 }
 """By the name of a command: its module, and what it does."""
 

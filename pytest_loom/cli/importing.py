@@ -20,12 +20,13 @@ from pytest_loom.cli import goldens, sidecar
 from pytest_loom.cli.contracts import Contracts
 from pytest_loom.cli.output import FINDING, OK, Output, one_line
 from pytest_loom.cli.sampling import Candidate, Sample, Wanted, moment, path_of, size, status_of
+from pytest_loom.cli.secrets import scrubber
 from pytest_loom.cli.settings import Settings, read_settings
 from pytest_loom.errors import LogError, LoomError
 from pytest_loom.log.aliases import is_drawn, normal_form
 from pytest_loom.log.event import Log
 from pytest_loom.log.origin import CONTRACT, ENGINE, SOURCE, origin_of, with_origin
-from pytest_loom.log.scrub import Scrubber, scrubber_of
+from pytest_loom.log.scrub import Scrubber
 from pytest_loom.log.write import encode_events
 from pytest_loom.sources import find_files, is_address, iter_address, iter_file, masked_address, readers_of
 
@@ -95,7 +96,7 @@ class _Import:
         self.folder: Path = arguments.output
         if self.folder.exists() and not self.folder.is_dir():
             raise LoomError("goldens go into a folder, and this is none", path=str(self.folder))
-        self.scrubber = _scrubber(settings, arguments.scrub)
+        self.scrubber = scrubber(settings, arguments.scrub)
         self.places = list(_places(arguments.sources, self.folder))
         if not self.places:
             raise LogError("no log to import but the goldens themselves", path=", ".join(arguments.sources))
@@ -224,13 +225,6 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return int(text)
-
-
-def _scrubber(settings: Settings, patterns: list[str]) -> Scrubber:
-    try:
-        return scrubber_of([*settings.lines("loom_scrub"), *(f"re:{pattern}" for pattern in patterns)])
-    except (re.error, ValueError) as problem:
-        raise LoomError(f"--scrub or loom_scrub: {problem}") from None
 
 
 def _places(sources: list[str], folder: Path) -> Iterator[str | Path]:
