@@ -13,7 +13,7 @@ from pytest_loom.cli.sampling import status_of
 from pytest_loom.cli.settings import read_settings
 from pytest_loom.errors import LogError, printable
 from pytest_loom.log.event import Log
-from pytest_loom.sources import find_files, is_address, iter_address, iter_logs, masked_address, reader_of
+from pytest_loom.sources import find_files, is_address, iter_address, iter_logs, masked_address, readers_of
 
 _NAMED = 5
 
@@ -34,7 +34,7 @@ def use_flows(arguments: argparse.Namespace) -> None:
 def runs_of(place: str) -> Iterator[Log | LogError]:
     """Every run of a place, a broken one as its LogError. Raises LogError where there is no such place."""
     if is_address(place):
-        reader_of(place)
+        readers_of(place)
         return iter_address(place)
     files = find_files(place)
     if files == [Path(place)] and not Path(place).exists():

@@ -1,7 +1,8 @@
 """Secrets in files of recorded runs: by whose rules they are told, and where they stand. None is ever shown.
 
 Logs with an event a line and JSON documents are looked at as the JSON that they are, envelopes and ids included, so
-that nothing hides in a run that is damaged; everything else by the source that reads it.
+that nothing hides in a run that is damaged; summaries of runs (``*.loomrun``) as text; everything else by the source
+that reads it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from pytest_loom.log.files import line_blocks, open_log, read_document
 from pytest_loom.log.scrub import Scrubber, find_secrets, scrubber_of
 from pytest_loom.sources import find_files, is_address, iter_file, source_of
 
-_LINES = re.compile(r"\.jsonl(\.gz)?(\.partial|\.new)?")
-_DOCUMENT = re.compile(r"\.json(\.gz)?")
+_LINES = re.compile(r"\.jsonl(\.gz)?(\.partial|\.new)?$")
+_DOCUMENT = re.compile(r"\.json(\.gz)?$")
+_TEXT = ".loomrun"
 
 
 class Found(NamedTuple):
@@ -80,6 +82,9 @@ def secrets_in(file: Path, rules: Scrubber) -> Iterator[Found | LogError]:
     try:
         if is_lines(file):
             yield from _in_lines(file, rules)
+        elif file.name.endswith(_TEXT):
+            texts = ((number, line.decode("utf-8", "replace")) for number, line in lines_of(file))
+            yield from (Found(number, "", kind) for number, text in texts for _, kind in rules.secrets(text.strip()))
         elif _DOCUMENT.search(file.name):
             yield from _in_document(file, rules)
         else:

@@ -63,6 +63,7 @@ def _hidden(desk: Desk) -> dict[str, str]:
     write("cut.loom.jsonl", json.dumps(line)[:-5] + f' "{KEY}')
     write("packed.loom.jsonl.gz", gzip.compress(json.dumps(line | {"payload": {"input": KEY}}).encode()))
     write("candidate.loom.jsonl.new", json.dumps(line | {"payload": {"input": KEY}}))
+    write("summary.loomrun", f'workflow: refund\noutput: {{"password": "{SECRETS[2]}"}}\n')
     write("document.json", json.dumps({"a": [{"token": KEY}]}, indent=2))
     return {
         "id.loom.jsonl": "1: executionId",
@@ -74,6 +75,7 @@ def _hidden(desk: Desk) -> dict[str, str]:
         "cut.loom.jsonl": "1: (anywhere)",
         "packed.loom.jsonl.gz": "1: payload.input",
         "candidate.loom.jsonl.new": "1: payload.input",
+        "summary.loomrun": "2: (anywhere)",
         "document.json": " a[0].token",
     }
 
@@ -171,7 +173,7 @@ def test_scrubbing_where_secrets_hide(desk: Desk) -> None:
         file = desk.folder / "runs" / name
         before = file.read_bytes()
         done = desk("scrub", f"runs/{name}")
-        if name in ("cut.loom.jsonl", "document.json"):
+        if name in ("cut.loom.jsonl", "summary.loomrun", "document.json"):
             assert (done.status, file.read_bytes()) == (FINDING, before), name
             assert "import" in done.err or "not JSON" in done.err
         else:
