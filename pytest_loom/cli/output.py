@@ -48,6 +48,15 @@ class Output:
             utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
             print(json.dumps(data, indent=2, ensure_ascii=not utf8))
 
+    def bytes(self, pieces: Iterable[bytes]) -> None:
+        """The whole outcome, where JSON was asked for, as a stream of UTF-8 text."""
+        if self.as_json:
+            self._clear()
+            sys.stdout.flush()
+            for piece in pieces:
+                sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+
     def note(self, text: str) -> None:
         """A line for people."""
         self._clear()

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import os
 import sys
+from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from pytest_loom.errors import FlowError
 
 _OURS = (str(Path(__file__).parents[1] / "plugin"), str(Path(__file__).parents[1] / "cli"), __file__)
+
+
+def target_for(lines: Sequence[str], log_path: Path | None, base: Path) -> str | None:
+    """The ``module:attr`` that lines of ``loom_flows`` name for a log: the first whose glob matches it, or None.
+
+    Without a log there is no telling between several lines, so only a single one is taken.
+    """
+    for line in lines:
+        pattern, equals, target = line.rpartition("=")
+        only = log_path is None and len(lines) == 1
+        if not equals or only or (log_path is not None and _matches(log_path, pattern.strip(), base)):
+            return target.strip()
+    return None
+
+
+def _matches(path: Path, pattern: str, base: Path) -> bool:
+    names = [str(path)]
+    with contextlib.suppress(ValueError):  # on another drive of Windows
+        names.append(os.path.relpath(path, base))
+    return any(fnmatch(name, pattern) for name in names)
 
 
 def import_target(target: str, base: Path, *, setting: str) -> Any:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from pathlib import Path
 from typing import NamedTuple
 
 from pytest_loom.deploy.report import DeployReport
-from pytest_loom.errors import FlowError, LoomError
+from pytest_loom.errors import FlowError, LogError, LoomError
+from pytest_loom.log.event import Log
 from pytest_loom.log.share import Share
 
 LARGE = 16 * 1024 * 1024
@@ -39,6 +40,23 @@ def parts_of(files: Iterable[Path], addresses: Iterable[str], count: int) -> lis
     stores = [Part(address, share) for address in addresses for share in shares]
     large = [Part(name, share) for size, name in sizes if size >= LARGE for share in shares]
     return [*stores, *large, *(Part(name) for size, name in sizes if size < LARGE)]
+
+
+def divided(place: str, share: Share | None, count: int) -> list[Part]:
+    """A file or an address, or the share of it that is meant, in ``count`` parts where it is large, else as it is."""
+    from pytest_loom.sources import is_address
+
+    if count < 2 or not (is_address(place) or _size(Path(place)) >= LARGE):
+        return [Part(place, share)]
+    parts = [Share(number, count) for number in range(count)]
+    return [Part(place, part if share is None else share.part(part)) for part in parts]
+
+
+def items_of(part: Part) -> Iterator[Log | LogError]:
+    """The runs of a part."""
+    from pytest_loom.sources import is_address, iter_address, iter_file
+
+    return iter_address(part.place, part.share) if is_address(part.place) else iter_file(Path(part.place), part.share)
 
 
 def chosen(files: Iterable[Path], shard: Share) -> list[tuple[Path, Share | None]]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_loom.contract.store import Contracts, load_contracts
@@ -101,18 +100,36 @@ def _side_by_side(
     executor: Executor,
 ) -> DeployReport:
     """The simulation in parts, each of them by a worker of the executor."""
-    from pytest_loom.deploy.parts import parts_of, simulate_parts, workers_of
+    from pytest_loom.deploy.parts import parts_of, workers_of
     from pytest_loom.sources import find_files, is_address
 
     if not isinstance(logs, (str, os.PathLike)):
         raise TypeError("with an executor, logs is a path, a glob or an address: its workers read for themselves")
-    workers = workers_of(executor)
     address = is_address(logs)
+    workers = workers_of(executor)
     parts = parts_of([] if address else find_files(logs), [os.fspath(logs)] if address else [], workers)
-    part_of = functools.partial(
-        _part, flows=flows, kept=kept, scope=scope, policy=policy, checks=checks, registered=_registered()
-    )
-    return simulate_parts(parts, part_of, executor, workers)
+    return simulate_side_by_side(parts, flows, kept, scope, policy, checks, executor)
+
+
+def simulate_side_by_side(
+    parts: Sequence[Part],
+    flows: Any,
+    contract: Any,
+    scope: Scope,
+    policy: Any,
+    checks: Iterable[Check],
+    executor: Executor,
+) -> DeployReport:
+    """The same for the parts of a corpus, which may be none, by the workers of an executor.
+
+    Raises FlowError where what they are given cannot be pickled.
+    """
+    from pytest_loom.deploy.parts import simulate_parts, workers_of
+
+    kept = None if contract is None else load_contracts(contract)
+    rules: dict[str, Any] = {"kept": kept, "scope": scope, "policy": load_policy(policy), "checks": tuple(checks)}
+    work = functools.partial(_part, flows=flows, registered=_registered(), **rules)
+    return simulate_parts(parts, work, executor, workers_of(executor))
 
 
 def _part(
@@ -126,14 +143,11 @@ def _part(
     registered: list[str],
 ) -> DeployReport:
     """In a worker: one part."""
-    from pytest_loom.deploy.parts import check_registered
-    from pytest_loom.sources import is_address, iter_address, iter_file
+    from pytest_loom.deploy.parts import check_registered, items_of
 
     judge = Judge(Today(flows), kept, policy, checks)
     check_registered(_registered(), registered)
-    place = part.place
-    items = iter_address(place, part.share) if is_address(place) else iter_file(Path(place), part.share)
-    return _simulated(items, judge, scope)[0]
+    return _simulated(items_of(part), judge, scope)[0]
 
 
 def _registered() -> list[str]:

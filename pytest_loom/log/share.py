@@ -10,6 +10,8 @@ import hashlib
 from typing import NamedTuple
 
 KEYS = 2**32
+MAX_SHARDS = 10_000
+"""Into how many shares people may divide."""
 
 
 class Share(NamedTuple):
@@ -35,6 +37,16 @@ class Share(NamedTuple):
     def part(self, other: Share) -> Share:
         """The share ``other`` of this share."""
         return Share(self.number * other.of + other.number, self.of * other.of)
+
+
+def share_of(text: str) -> Share:
+    """``K/N``, as people write it: the K-th of N shares, counted from 1. Raises ValueError."""
+    number, slash, of = text.partition("/")
+    if not (slash and number.isascii() and of.isascii() and number.isdecimal() and of.isdecimal()):
+        raise ValueError("it has to be K/N, such as 3/64")
+    if not 1 <= int(number) <= int(of) <= MAX_SHARDS:
+        raise ValueError(f"K goes from 1 to N, and N to {MAX_SHARDS}")
+    return Share(int(number) - 1, int(of))
 
 
 def key_of(execution_id: str) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 SCOPES = ("auto", "all", "in-flight")
 DEFAULT_LOGS = ("**/*.loom.jsonl", "**/*.loom.jsonl.gz")
-MAX_SHARDS = 10_000
 SUFFIX = "loomrun"
 """How the files of ``loom_snapshot`` end; no other extension of syrupy may end so."""
 
@@ -170,16 +167,15 @@ def _shard(text: str | None, *, simulate: bool) -> Share | None:
     """``K/N`` as a share. Raises pytest.UsageError."""
     if text is None:
         return None
-    from pytest_loom.log.share import Share
+    from pytest_loom.log.share import share_of
 
-    number, slash, of = text.partition("/")
-    if not (slash and number.isascii() and of.isascii() and number.isdecimal() and of.isdecimal()):
-        raise pytest.UsageError(f"--loom-shard={text}: it has to be K/N, such as 3/64")
-    if not 1 <= int(number) <= int(of) <= MAX_SHARDS:
-        raise pytest.UsageError(f"--loom-shard={text}: K goes from 1 to N, and N to {MAX_SHARDS}")
+    try:
+        share = share_of(text)
+    except ValueError as problem:
+        raise pytest.UsageError(f"--loom-shard={text}: {problem}") from None
     if not simulate:
         raise pytest.UsageError("--loom-shard divides a deploy simulation: give --loom-deploy-sim too")
-    return Share(int(number) - 1, int(of))
+    return share
 
 
 def hide_summaries(config: pytest.Config) -> None:
@@ -253,12 +249,9 @@ def flows_target(settings: Settings, log_path: Path | None) -> str | None:
 
     Without a log there is no telling between several lines, so only a single one is taken.
     """
-    for line in settings.flow_lines:
-        pattern, equals, target = line.rpartition("=")
-        only = log_path is None and len(settings.flow_lines) == 1
-        if not equals or only or (log_path is not None and _matches(log_path, pattern.strip(), settings.base)):
-            return target.strip()
-    return None
+    from pytest_loom.contract.targets import target_for
+
+    return target_for(settings.flow_lines, log_path, settings.base)
 
 
 def import_flows(target: str, base: Path) -> Any:
@@ -304,10 +297,3 @@ def as_typed(config: pytest.Config, nodeid: str) -> str:
     """A node id as it has to be typed where pytest was started, which need not be its root folder."""
     path, *names = nodeid.split("::")
     return "::".join([os.path.relpath(config.rootpath / path, config.invocation_params.dir), *names])
-
-
-def _matches(path: Path, pattern: str, base: Path) -> bool:
-    names = [str(path)]
-    with contextlib.suppress(ValueError):  # on another drive of Windows
-        names.append(os.path.relpath(path, base))
-    return any(fnmatch(name, pattern) for name in names)

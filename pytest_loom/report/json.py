@@ -24,8 +24,7 @@ def write_json(report: DeployReport, path: Path, *, ok: bool, extra: Mapping[str
     findings give the same bytes, in whatever order and by however many workers they were found.
     """
     with replacing(path) as stream:
-        for piece in _pieces(report, ok=ok and report.ok, extra=extra):
-            stream.write(piece)
+        stream.writelines(json_pieces(report, ok=ok, extra=extra))
 
 
 def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, Any]]:
@@ -57,7 +56,9 @@ def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, Any]]:
 _COUNTS = {"examined": "runs", "in_flight": "in_flight", "skipped": "out_of_scope"}
 
 
-def _pieces(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> Iterator[bytes]:
+def json_pieces(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> Iterator[bytes]:
+    """What ``write_json`` writes, piece by piece."""
+    ok = ok and report.ok
     summary = {**report.summary(), **dict(sorted(extra.items())), "strategies": report.strategies()}
     head = {"ok": ok, "schema": SCHEMA, "summary": summary, "notes": sorted(report.all_notes())}
     head |= {"lineage": report.lineage.as_dict()} if report.lineage else {}

@@ -98,8 +98,13 @@ def cause_lines(findings: Iterable[Finding], *, width: int = 80) -> Iterator[str
             yield f"    {printable(first.source, 200)}"
 
 
-def finding_lines(findings: Iterable[Finding], *, width: int = 80, shown: int = _SHOWN) -> Iterator[str]:
-    """The findings grouped by cause, worst first; of each cause ``shown`` runs by name and the rest as a number."""
+def finding_lines(
+    findings: Iterable[Finding], *, width: int = 80, shown: int = _SHOWN, option: str = "--loom-report"
+) -> Iterator[str]:
+    """The findings grouped by cause, worst first; of each cause ``shown`` runs by name and the rest as a number.
+
+    ``option`` is what writes a report with all of them.
+    """
     for cause in causes(findings, shown):
         first = cause.examples[0]
         version_of_all = len(cause.versions) == 1
@@ -114,7 +119,7 @@ def finding_lines(findings: Iterable[Finding], *, width: int = 80, shown: int = 
             if found.acknowledged:
                 yield from set_in(f"acknowledged by {found.acknowledged}", "      ", width=width)
         if cause.count > shown:
-            yield f"    and {cause.count - shown} more (all are in the report: --loom-report=report.json)"
+            yield f"    and {cause.count - shown} more (all are in the report: {option}=report.json)"
         yield from set_in(f"-> {first.hint}", "  ", "     ", width=width)
 
 
