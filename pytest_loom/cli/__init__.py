@@ -24,6 +24,7 @@ _COMMANDS = {
     "diff": ("pytest_loom.cli.diff", "compare runs: what is different, step by step, and how to ignore it"),
     "simulate": ("pytest_loom.cli.simulate", "hold recorded runs against today's flows: what would a deploy break?"),
     "merge": ("pytest_loom.cli.merge", "make one report of the reports of shards"),
+    "contract": ("pytest_loom.cli.contract", "what a flow promises to its runs, and what changed in that"),
     "import": ("pytest_loom.cli.importing", "make golden logs out of recorded runs, wherever they are kept"),
     "scan": ("pytest_loom.cli.scan", "find secrets that are left in goldens, and show none of them"),
     "scrub": ("pytest_loom.cli.scrub", "take secrets out of goldens"),

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -143,7 +143,7 @@ class Contracts:
             found = [*self._given.get(workflow_id, ()), *self._loose.get(workflow_id, ())]
             if self._folder is not None:
                 found += [_of(_read(path), workflow_id) for path in _files(self._folder / folder_name(workflow_id))]
-            self._known[workflow_id] = sorted(found, key=_age)
+            self._known[workflow_id] = sorted(found, key=age_of)
         return list(self._known[workflow_id])
 
     def of(self, workflow_id: str, fingerprint: str | None, last_event_ms: float | None) -> Contract | None:
@@ -157,7 +157,7 @@ class Contracts:
             if one.fingerprint == fingerprint:
                 return one.contract
         if last_event_ms is not None:
-            before = [one for one in kept if _age(one) <= last_event_ms]
+            before = [one for one in kept if age_of(one) <= last_event_ms]
             kept = before[-1:] or kept
         return kept[0].contract if kept else None
 
@@ -199,6 +199,19 @@ def load_contracts(source: Any) -> Contracts:
     raise FlowError(f"contracts cannot be a {type(source).__qualname__}", hint=f"Give {_SOURCES}.")
 
 
+def every(path: Path) -> Iterator[Captured | FlowError]:
+    """The contracts of a file, or of a folder and its workflows' folders; FlowErrors for files that are damaged."""
+    files = [path]
+    if path.is_dir():
+        folders = sorted(one for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
+        files = [file for folder in (path, *folders) for file in _files(folder)]
+    for file in files:
+        try:
+            yield _read(file)
+        except FlowError as error:
+            yield error
+
+
 def _by_workflow(found: Iterable[Captured]) -> dict[str, list[Captured]]:
     kept: dict[str, list[Captured]] = {}
     for one in found:
@@ -206,7 +219,7 @@ def _by_workflow(found: Iterable[Captured]) -> dict[str, list[Captured]]:
     return kept
 
 
-def _age(one: Captured) -> float:
+def age_of(one: Captured) -> float:
     """When a contract was captured, in ms since the epoch."""
     return float("-inf") if one.captured_at is None else (one.captured_at - _EPOCH) / timedelta(milliseconds=1)
 
