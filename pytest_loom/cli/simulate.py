@@ -25,9 +25,8 @@ from pytest_loom.deploy.parts import Part, chosen, corpus_of, divided, items_of
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.deploy.simulate import SCOPES, simulate_share, simulate_side_by_side
 from pytest_loom.errors import FlowError, LogError, printable
-from pytest_loom.log.event import Log
 from pytest_loom.log.share import Share, share_of
-from pytest_loom.sources import is_address, masked_address
+from pytest_loom.sources import LogStream, Wanted, is_address, masked_address
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +116,7 @@ class _Simulation:
         for target, parts in groups.items():
             flows = import_flows(target, self.settings, setting="--flows" if self.given else "loom_flows")
             if self.jobs == 1:
-                report.add(simulate_share(self.items(parts), flows, **self.rules))
+                report.add(simulate_share(LogStream(functools.partial(self.items, parts)), flows, **self.rules))
                 continue
             self.out.progress(f"judging {counted(len(parts), 'part')} with {self.jobs} processes")
             with ProcessPoolExecutor(self.jobs) as executor:
@@ -138,10 +137,10 @@ class _Simulation:
             raise FlowError(what, hint="Give --flows module:attr, or set loom_flows in pytest's configuration.")
         return found
 
-    def items(self, parts: list[Part]) -> Iterator[Log | LogError]:
+    def items(self, parts: list[Part], wanted: Wanted | None) -> Iterator[Any]:
         """The runs, counted."""
         for part in parts:
-            for item in items_of(part):
+            for item in items_of(part, wanted):
                 self.runs += 1
                 if not self.runs % 100:
                     self.out.progress(f"{self.runs} runs judged")

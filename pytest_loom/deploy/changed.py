@@ -75,6 +75,15 @@ class Compared:
             self._pairs[key] = (yesterday, today, changed)  # which keeps the objects, so that no other has their id
         return self._pairs[key][2]
 
+    def counts(self) -> list[int]:
+        """How many runs each pair has by now, in the order in which they came up."""
+        return [changed.runs for _, _, changed in self._pairs.values()]
+
+    def count(self, runs: Iterable[int]) -> None:
+        """Add so many runs to each pair, in that order."""
+        for (_, _, changed), more in zip(self._pairs.values(), runs, strict=False):
+            changed.runs += more
+
     def with_runs(self) -> list[ChangedContract]:
         """The changes that unfinished runs have to live with."""
         return merged(changed for _, _, changed in self._pairs.values() if changed.runs and changed.was != changed.now)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -146,6 +147,10 @@ class Today:
             self._known[key] = self._ask(workflow_id, version)
         return self._known[key]
 
+    def asked(self) -> list[Any]:
+        """The flows that runs have asked for so far, as they were given."""
+        return [known[1] for known in self._known.values() if known is not None]
+
     def patches(self, workflow_id: str) -> dict[str, str] | None:
         """The patches that today's code of a workflow names, and how; None where that cannot be told."""
         found = self.of(workflow_id, None)
@@ -201,6 +206,17 @@ class Judge:
         self._of_data = (*of_all, *((check, _takes_three(check)) for check in AS_DATA))
         self._of_finished = tuple((check, _takes_three(check)) for check in (*FINISHED_TOO, *checks))
         self.compared = Compared()
+        self.own_checks = checks
+
+    @contextmanager
+    def without(self, *checks: Check) -> Iterator[None]:
+        """Leave checks of data out for a while."""
+        before = self._of_data
+        self._of_data = tuple(one for one in before if one[0] not in checks)
+        try:
+            yield
+        finally:
+            self._of_data = before
 
     def decide(self, log: Log) -> ResumeDecision:
         """The decision about one run."""
@@ -269,7 +285,7 @@ class Judge:
         contract, flow, print_of_today = today
         self._check_apart(seen, contract, print_of_today)
         self._check_patterns(contract, print_of_today)
-        yesterday = self._yesterday(log)
+        yesterday = self.yesterday_of(log)
         if state.in_flight:
             seen.upcasts = _upcasts(log)
             parts = [*carried(log, contract.versions or {})]
@@ -326,13 +342,18 @@ class Judge:
             if not any(fnmatchcase(name, pattern) for name in self._names):
                 self.today.notes.append(f"{IDLE}{pattern!r} ({where}) fits no tool and no permission of today's flows")
 
-    def _yesterday(self, log: Log) -> Contract | None:
+    def yesterday_of(self, log: Log) -> Contract | None:
         """The contract that the run was started on, as far as it is kept."""
         if self.kept is None:
-            return None
-        manifest = log.state.manifest
+            return None  # then the time may be any
+        return self.kept_for(log.workflow_id, log.state.manifest, log.state.last_event.time_ms)
+
+    def kept_for(self, workflow_id: str, manifest: Mapping[str, Any], last_event_ms: float) -> Contract | None:
+        """The same by what a run says: its manifest, and when it last did something."""
         named = manifest.get("contractFingerprint", manifest.get(CAPTURED_CONTRACT))
-        return self.kept.of(log.workflow_id, named if isinstance(named, str) else None, log.state.last_event.time_ms)
+        if self.kept is None:
+            return None
+        return self.kept.of(workflow_id, named if isinstance(named, str) else None, last_event_ms)
 
     def _by_policy(self, log: Log, judged: Judged) -> ResumeDecision:
         """The verdict once the policy has its say; the findings that it calms or adds say so."""

@@ -12,12 +12,12 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_loom.deploy.report import DeployReport
-from pytest_loom.errors import FlowError, LogError, LoomError
-from pytest_loom.log.event import Log
+from pytest_loom.errors import FlowError, LoomError
 from pytest_loom.log.share import Share
+from pytest_loom.sources import Wanted
 
 LARGE = 16 * 1024 * 1024
 """From so many bytes on a file is divided; a store at an address always is."""
@@ -52,11 +52,13 @@ def divided(place: str, share: Share | None, count: int) -> list[Part]:
     return [Part(place, part if share is None else share.part(part)) for part in parts]
 
 
-def items_of(part: Part) -> Iterator[Log | LogError]:
-    """The runs of a part."""
-    from pytest_loom.sources import is_address, iter_address, iter_file
+def items_of(part: Part, wanted: Wanted | None = None) -> Iterator[Any]:
+    """The runs of a part, as a simulation wants them."""
+    from pytest_loom.sources import is_address, iter_address, iter_wanted
 
-    return iter_address(part.place, part.share) if is_address(part.place) else iter_file(Path(part.place), part.share)
+    if is_address(part.place):
+        return iter_address(part.place, part.share, wanted)
+    return iter_wanted(Path(part.place), wanted, part.share)
 
 
 def chosen(files: Iterable[Path], shard: Share) -> list[tuple[Path, Share | None]]:

@@ -9,15 +9,28 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_loom.contract.store import Contracts, load_contracts
+from pytest_loom.deploy.alike import Memo
 from pytest_loom.deploy.checks import Check
 from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
 from pytest_loom.deploy.report import DeployReport, RunResult, versions_of
 from pytest_loom.deploy.strategies import strategies
 from pytest_loom.errors import LogError
+from pytest_loom.log.alike import Hit
 from pytest_loom.log.event import Log
 from pytest_loom.log.migrations import registered as migrations
+from pytest_loom.log.texts import Text
 from pytest_loom.log.upcast import registered as upcasters
 from pytest_loom.resume.policy import Policy, load_policy
+from pytest_loom.sources import (
+    Item,
+    LogStream,
+    OutOfScope,
+    Wanted,
+    find_files,
+    is_address,
+    load_logs,
+    sources,
+)
 
 if TYPE_CHECKING:
     from pytest_loom.deploy.parts import Part
@@ -58,32 +71,41 @@ def simulate_deploy(
     if executor is not None:
         return _side_by_side(logs, flows, kept, scope, rules, tuple(checks), executor)
     if isinstance(logs, (str, os.PathLike)):
-        from pytest_loom.sources import load_logs
-
         logs = load_logs(logs)
     elif isinstance(logs, Log):
         logs = [logs]
-    report, taken = _simulated(surviving(logs), Judge(Today(flows), kept, rules, checks), scope)
+    report, taken = _simulated(logs, Judge(Today(flows), kept, rules, checks), scope)
     if not taken:
         raise LogError("no log to simulate", hint="An empty corpus proves nothing, so it is an error.")
     return report
 
 
 def simulate_share(
-    logs: Iterable[Log | LogError], flows: Any, *, contract: Any, scope: Scope, policy: Any, checks: Iterable[Check]
+    logs: LogStream, flows: Any, *, contract: Any, scope: Scope, policy: Any, checks: Iterable[Check]
 ) -> DeployReport:
-    """The same for a share of a corpus, which may be empty; LogErrors are items of it."""
+    """The same for a share of a corpus, which may be empty."""
     kept = None if contract is None else load_contracts(contract)
     return _simulated(logs, Judge(Today(flows), kept, load_policy(policy), checks), scope)[0]
 
 
-def _simulated(logs: Iterable[Log | LogError], judge: Judge, scope: Scope) -> tuple[DeployReport, int]:
-    """The report, and how many logs there were."""
+def _simulated(logs: Iterable[Log], judge: Judge, scope: Scope) -> tuple[DeployReport, int]:
+    """The report, and how many logs there were. A stream of ours gives less than a log where that is enough."""
     report = DeployReport()
+    memo = Memo(judge, lambda part, log: _take(part, judge, log, scope))
+    wanted = Wanted(scope, None if judge.own_checks else memo.book)
+    items: Iterator[Item] = logs.wanted(wanted) if isinstance(logs, LogStream) else surviving(logs)
     taken = 0
-    for item in logs:
+    for item in items:
         taken += 1
-        _take(report, judge, item, scope)
+        if isinstance(item, Hit):
+            memo.enter(report, item)
+        elif isinstance(item, Text):
+            _take(report, judge, item.log, scope)
+            memo.learn(item)
+        elif isinstance(item, OutOfScope):
+            report.skipped += item.runs
+        else:
+            _take(report, judge, item, scope)
     report.notes += [note for note in judge.today.notes if note not in report.notes]
     report.contracts = judge.today.contracts
     report.changed = judge.compared.with_runs()
@@ -101,7 +123,6 @@ def _side_by_side(
 ) -> DeployReport:
     """The simulation in parts, each of them by a worker of the executor."""
     from pytest_loom.deploy.parts import parts_of, workers_of
-    from pytest_loom.sources import find_files, is_address
 
     if not isinstance(logs, (str, os.PathLike)):
         raise TypeError("with an executor, logs is a path, a glob or an address: its workers read for themselves")
@@ -147,13 +168,11 @@ def _part(
 
     judge = Judge(Today(flows), kept, policy, checks)
     check_registered(_registered(), registered)
-    return _simulated(items_of(part), judge, scope)[0]
+    return _simulated(LogStream(lambda wanted: items_of(part, wanted)), judge, scope)[0]
 
 
 def _registered() -> list[str]:
     """What this process has registered that may change a verdict."""
-    from pytest_loom.sources import sources
-
     found = [f"the upcaster of {one.kind} from version {one.from_version}" for one in upcasters()]
     found += [f"the migration of {one.what} from version {one.from_version!r}" for one in migrations()]
     return [*found, *(f"the source {one.name}" for one in sources())]

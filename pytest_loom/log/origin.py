@@ -44,8 +44,13 @@ def said_origin(event: Event) -> tuple[Any, Any]:
     return manifest.get(SOURCE), manifest.get(ENGINE)
 
 
+def may_say(text: bytes) -> bool:
+    """Whether a payload has to be decoded to see if it says where its run came from."""
+    return b'"source"' in text
+
+
 def _manifest(event: Event) -> dict[str, Any]:
-    if event.event_type != "EXECUTION_STARTED" or b'"source"' not in bytes(event.raw):
+    if event.event_type != "EXECUTION_STARTED" or not may_say(bytes(event.raw)):
         return {}
     manifest = event.payload.get("manifest")
     return manifest if isinstance(manifest, dict) else {}

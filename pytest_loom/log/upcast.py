@@ -83,6 +83,11 @@ def registered() -> list[Upcaster]:
     return [steps[version] for _, steps in sorted(_upcasters.items()) for version in sorted(steps)]
 
 
+def has_upcasters() -> bool:
+    """Whether there is any."""
+    return bool(_today)
+
+
 @contextmanager
 def isolated_upcasters() -> Iterator[None]:
     """Start with no upcaster, and forget at the end those registered within: for tests."""

@@ -155,16 +155,17 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     from pytest_loom.errors import LoomError
     from pytest_loom.report.junit import not_judged, property_of
     from pytest_loom.report.text import cause_lines
-    from pytest_loom.sources import LogStream, iter_address, iter_file
+    from pytest_loom.sources import LogStream, iter_address, iter_wanted
 
     node = request.node
     config = request.config
     settings = config.stash[SETTINGS]
     share = getattr(node, "share", None)
     if node.path in ADDRESSES:
-        items = iter_address(ADDRESSES[node.path], share)
+        logs = LogStream(lambda wanted: iter_address(ADDRESSES[node.path], share, wanted))
     else:
-        items = iter_file(Path(shown(node.path, config.invocation_params.dir)), share)
+        file = Path(shown(node.path, config.invocation_params.dir))
+        logs = LogStream(lambda wanted: iter_wanted(file, wanted, share))
     rules: dict[str, Any] = {
         "contract": kept_contracts(config),
         "scope": settings.scope,
@@ -173,9 +174,9 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     }
     try:
         if share is None:
-            report = simulate_deploy(LogStream(items), loom_flows, **rules)
+            report = simulate_deploy(logs, loom_flows, **rules)
         else:
-            report = simulate_share(items, loom_flows, **rules)
+            report = simulate_share(logs, loom_flows, **rules)
         captured = _captured(settings, loom_flows, report) if settings.update else []
     except LoomError as error:
         _tell(node, not_judged())

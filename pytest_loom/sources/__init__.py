@@ -8,20 +8,48 @@ from __future__ import annotations
 import glob
 import importlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from pytest_loom.errors import LogError, LoomError, printable
+from pytest_loom.log.alike import Book, Hit
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.files import HEAD, SIDE_FILES, check_file, read_head
 from pytest_loom.log.share import Share
+from pytest_loom.log.texts import Text
 from pytest_loom.sources.databases import NotMine
 
 
+class OutOfScope(NamedTuple):
+    """So many runs of a store that are over, and that nobody asked for: they were not read."""
+
+    runs: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a deploy simulation asks of a source: ``book`` knows runs that need not be read; ``scope`` as there."""
+
+    scope: str
+    book: Book | None = None
+
+
+Item = Log | LogError | Text | Hit | OutOfScope
+"""What a source gives where it is asked so: less than a Log where that is enough."""
+
+Read = Callable[["Wanted | None"], Iterator[Any]]
+"""Begins to read: Logs and LogErrors, or Items where something is wanted."""
+
+
 class Source(Protocol):
-    """A reader of one log format. Its properties may be plain class attributes."""
+    """A reader of one log format. Its properties may be plain class attributes.
+
+    One that can do better for a simulation than to read all runs has ``read_wanted(path, wanted, share)``, which gives
+    Items; so does ``read_address_wanted(address, wanted, share)`` for a store.
+    """
 
     @property
     def name(self) -> str:
@@ -131,25 +159,37 @@ def load_logs(source: str | os.PathLike[str]) -> LogStream:
     one bad log never hides the others. Raises LogError at once where nothing matches.
     """
     if is_address(source):
-        readers_of(os.fspath(source))
-        return LogStream(iter_address(os.fspath(source)))
-    return LogStream(iter_logs(find_files(source)))
+        address = os.fspath(source)
+        readers_of(address)
+        return LogStream(lambda wanted: iter_address(address, wanted=wanted))
+    files = find_files(source)
+    return LogStream(lambda wanted: (item for file in files for item in iter_wanted(file, wanted)))
 
 
 class LogStream:
-    """An iterator of logs that survives the errors it raises."""
+    """An iterator of logs that survives the errors it raises. ``read`` begins to read what there is."""
 
-    def __init__(self, items: Iterator[Log | LogError]) -> None:
-        self._items = items
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._items: Iterator[Any] | None = None
 
     def __iter__(self) -> Iterator[Log]:
         return self
 
     def __next__(self) -> Log:
+        if self._items is None:
+            self._items = self._read(None)
         item = next(self._items)
         if isinstance(item, LogError):
             raise item
+        assert isinstance(item, Log)
         return item
+
+    def wanted(self, wanted: Wanted) -> Iterator[Item]:
+        """All that is left, as a simulation wants it: errors as items."""
+        if self._items is None:
+            self._items = self._read(wanted)
+        return self._items
 
 
 def iter_logs(files: Iterable[Path]) -> Iterator[Log | LogError]:
@@ -164,6 +204,11 @@ def iter_file(file: Path, share: Share | None = None) -> Iterator[Log | LogError
     With a ``share``, only the runs that are in it. A source that has ``read_share(path, share)`` need not read the
     others.
     """
+    return iter_wanted(file, None, share)
+
+
+def iter_wanted(file: Path, wanted: Wanted | None, share: Share | None = None) -> Iterator[Any]:
+    """The same; where something is ``wanted``, an Item may stand for a log."""
     try:
         head = read_head(file)
         found = _source_of(file, head)
@@ -173,7 +218,7 @@ def iter_file(file: Path, share: Share | None = None) -> Iterator[Log | LogError
     count = 0
     is_whole = share is None and len(head) < HEAD and getattr(found, "takes_data", False)
     try:
-        for item in found.read(file, head) if is_whole else _read(found, "read", file, share):  # type: ignore[call-arg]
+        for item in found.read(file, head) if is_whole else _read(found, "read", file, share, wanted):  # type: ignore[call-arg]
             count += 1
             if isinstance(item, Log) and item.source == "loom" and found.name != "loom":
                 item.source, item.engine, item.live = found.name, found.engine, found.live
@@ -185,8 +230,10 @@ def iter_file(file: Path, share: Share | None = None) -> Iterator[Log | LogError
         yield LogError(f"the {found.name} source finds no run in it", path=str(file))
 
 
-def _read(source: Any, how: str, place: Any, share: Share | None) -> Iterator[Log | LogError]:
+def _read(source: Any, how: str, place: Any, share: Share | None, wanted: Wanted | None) -> Iterator[Any]:
     """What a source reads with ``read`` or ``read_address``, or the part of it that is in the share."""
+    if wanted is not None and hasattr(source, f"{how}_wanted"):
+        return iter(getattr(source, f"{how}_wanted")(place, wanted, share))
     if share is None:
         return iter(getattr(source, how)(place))
     if hasattr(source, f"{how}_share"):
@@ -199,7 +246,7 @@ def is_address(source: str | os.PathLike[str]) -> bool:
     return "://" in os.fspath(source)
 
 
-def iter_address(address: str, share: Share | None = None) -> Iterator[Log | LogError]:
+def iter_address(address: str, share: Share | None = None, wanted: Wanted | None = None) -> Iterator[Any]:
     """Every run of the store at an address, by the source that reads its scheme; what is wrong as a LogError.
 
     A source reads addresses where it has ``schemes`` and ``read_address(address)``, and ``read_address_share(address,
@@ -217,7 +264,7 @@ def iter_address(address: str, share: Share | None = None) -> Iterator[Log | Log
     not_theirs: dict[str, LogError] = {}
     for found in readers:
         try:
-            for item in _read(found, "read_address", address, share):
+            for item in _read(found, "read_address", address, share, wanted):
                 count += 1
                 yield item
         except NotMine as error:

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from pytest_loom.errors import LogError, printable
+from pytest_loom.log.alike import Hit
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.origin import said_origin
 from pytest_loom.log.read import read_jsonl
 from pytest_loom.log.share import Share
+from pytest_loom.log.texts import Text, read_texts
+
+if TYPE_CHECKING:
+    from pytest_loom.sources import Wanted
 
 
 class LoomSource:
@@ -35,6 +40,15 @@ class LoomSource:
         """Each execution of the file, or what is wrong with it."""
         for item in read_jsonl(path):
             yield item if isinstance(item, LogError) else _as_imported(item)
+
+    def read_wanted(self, path: Path, wanted: Wanted, share: Share | None) -> Iterator[Log | LogError | Text | Hit]:
+        """The same, with runs that are known already told by their text alone."""
+        for item in read_jsonl(path, share) if wanted.book is None else read_texts(path, wanted.book, share):
+            if isinstance(item, Text):
+                log = _as_imported(item.log)
+                yield log if isinstance(log, LogError) else item
+            else:
+                yield _as_imported(item) if isinstance(item, Log) else item
 
     def read_share(self, path: Path, share: Share) -> Iterator[Log | LogError]:
         """The same for the executions of one share."""
