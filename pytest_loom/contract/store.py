@@ -166,6 +166,19 @@ class Contracts:
         return any(one.fingerprint == fingerprint for one in self.kept(workflow_id))
 
     @cached_property
+    def digest(self) -> str:
+        """All that is kept, in one word."""
+        digest = hashlib.sha256()
+        given = (one for _, each in sorted(self._given.items()) for one in each)
+        for one in given:
+            digest.update(f"{one.captured_at} {one.contract.model_dump_json()}\0".encode())
+        folders = [] if self._folder is None else [self._folder, *sorted(map(Path, _folders(self._folder)))]
+        for path in (path for folder in folders for path in _files(folder)):
+            with contextlib.suppress(OSError):  # whoever reads it says so
+                digest.update(f"{path.relative_to(folders[0])}\0".encode() + path.read_bytes())
+        return digest.hexdigest()
+
+    @cached_property
     def _loose(self) -> dict[str, list[Captured]]:
         """What lies in the folder itself, named by hand: only its content says of which workflow it is."""
         return {} if self._folder is None else _by_workflow(_read(path) for path in _files(self._folder))
@@ -238,6 +251,13 @@ def _of(one: Captured, workflow_id: str) -> Captured:
             hint="Each workflow's contracts are kept under its own id.",
         )
     return one
+
+
+def _folders(folder: Path) -> list[str]:
+    """The folders of workflows."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return [entry.path for entry in entries if entry.is_dir()]
+    return []
 
 
 def _files(folder: Path) -> list[Path]:

@@ -147,6 +147,10 @@ class Today:
             self._known[key] = self._ask(workflow_id, version)
         return self._known[key]
 
+    def questions(self) -> list[tuple[str, str | None]]:
+        """For which workflows in which versions runs have asked so far."""
+        return list(self._known)
+
     def asked(self) -> list[Any]:
         """The flows that runs have asked for so far, as they were given."""
         return [known[1] for known in self._known.values() if known is not None]

@@ -81,11 +81,11 @@ def simulate_deploy(
 
 
 def simulate_share(
-    logs: LogStream, flows: Any, *, contract: Any, scope: Scope, policy: Any, checks: Iterable[Check]
+    logs: LogStream, today: Today, *, contract: Any, scope: Scope, policy: Any, checks: Iterable[Check]
 ) -> DeployReport:
-    """The same for a share of a corpus, which may be empty."""
+    """The same for one file or a share of it, which may be empty."""
     kept = None if contract is None else load_contracts(contract)
-    return _simulated(logs, Judge(Today(flows), kept, load_policy(policy), checks), scope)[0]
+    return _simulated(logs, Judge(today, kept, load_policy(policy), checks), scope)[0]
 
 
 def _simulated(logs: Iterable[Log], judge: Judge, scope: Scope) -> tuple[DeployReport, int]:

@@ -48,6 +48,9 @@ CONTRACTS = pytest.StashKey[Any]()
 UNUSABLE = pytest.StashKey[dict[str, Exception]]()
 """The ``module:attr`` whose import failed, and how: what an import does is not done twice."""
 
+CACHE_FOLDER = "pytest-loom"
+"""Where pytest's cache directory keeps reports of unchanged files."""
+
 ITEM_NAME = "deploy-sim"
 PROBLEM_NAME = "loom-deploy-sim"
 
@@ -151,32 +154,16 @@ def is_simulation(nodeid: str) -> bool:
 def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     """The body of a simulation item."""
     from pytest_loom.deploy.acks import acknowledge
-    from pytest_loom.deploy.simulate import simulate_deploy, simulate_share
     from pytest_loom.errors import LoomError
     from pytest_loom.report.junit import not_judged, property_of
     from pytest_loom.report.text import cause_lines
-    from pytest_loom.sources import LogStream, iter_address, iter_wanted
 
     node = request.node
     config = request.config
     settings = config.stash[SETTINGS]
     share = getattr(node, "share", None)
-    if node.path in ADDRESSES:
-        logs = LogStream(lambda wanted: iter_address(ADDRESSES[node.path], share, wanted))
-    else:
-        file = Path(shown(node.path, config.invocation_params.dir))
-        logs = LogStream(lambda wanted: iter_wanted(file, wanted, share))
-    rules: dict[str, Any] = {
-        "contract": kept_contracts(config),
-        "scope": settings.scope,
-        "policy": settings.policy,
-        "checks": checks_of(node),
-    }
     try:
-        if share is None:
-            report = simulate_deploy(logs, loom_flows, **rules)
-        else:
-            report = simulate_share(logs, loom_flows, **rules)
+        report = _simulated(node, loom_flows, share)
         captured = _captured(settings, loom_flows, report) if settings.update else []
     except LoomError as error:
         _tell(node, not_judged())
@@ -194,6 +181,45 @@ def _tell(node: pytest.Item, facts: str) -> None:
     """Let JUnit XML say it of the test; a rerun has its own."""
     node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]
     node.user_properties.append(("loom", facts))
+
+
+def _simulated(node: pytest.Item, flows: Any, share: Share | None) -> DeployReport:
+    """The report of one item: of a file that is unchanged the one of an earlier session, which pytest's cache keeps."""
+    from pytest_loom.deploy.decide import Today
+    from pytest_loom.deploy.simulate import simulate_share
+    from pytest_loom.deploy.unchanged import report_of
+    from pytest_loom.resume.policy import load_policy
+    from pytest_loom.sources import LogStream, iter_address, iter_wanted
+
+    settings = node.config.stash[SETTINGS]
+    checks = checks_of(node)
+    rules: dict[str, Any] = {
+        "contract": kept_contracts(node.config),
+        "scope": settings.scope,
+        "policy": load_policy(settings.policy),
+    }
+    if node.path in ADDRESSES:
+        logs = LogStream(lambda wanted: iter_address(ADDRESSES[node.path], share, wanted))
+        return simulate_share(logs, Today(flows), checks=checks, **rules)
+    file = Path(shown(node.path, node.config.invocation_params.dir))
+
+    def simulate(today: Today) -> DeployReport:
+        logs = LogStream(lambda wanted: iter_wanted(file, wanted, share))
+        return simulate_share(logs, today, checks=checks, **rules)
+
+    folder = None if checks or settings.update else _cache_folder(node.config)
+    if folder is None:
+        return simulate(Today(flows))
+    return report_of(file, share, flows, folder, simulate=simulate, **rules)
+
+
+def _cache_folder(config: pytest.Config) -> Path | None:
+    """Our folder in pytest's cache; None where there is no cache, or none that can be written to."""
+    cache: pytest.Cache | None = getattr(config, "cache", None)
+    try:
+        return None if cache is None else cache.mkdir(CACHE_FOLDER)
+    except OSError:
+        return None
 
 
 def kept_contracts(config: pytest.Config) -> Any:

@@ -120,6 +120,11 @@ def unregister_source(source: Source) -> None:
         _registered.remove(source)
 
 
+def has_registered() -> bool:
+    """Whether there is any source but the built-in ones."""
+    return bool(_registered)
+
+
 def sources() -> Iterator[Source]:
     """Every source, in the order in which they are asked: registered ones first. Built-in ones load as they come up."""
     yield from tuple(_registered)

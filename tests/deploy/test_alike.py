@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_loom import Context, Contract, Log, contract_of, flow, load_logs, record, simulate_deploy, step
 from pytest_loom.deploy import alike as memo
+from pytest_loom.deploy.decide import Today
 from pytest_loom.deploy.report import DeployReport, Finding, finding
 from pytest_loom.deploy.simulate import simulate_share
 from pytest_loom.log import alike, read, texts
@@ -201,8 +202,8 @@ class TestWhatIsAlike:
             share = Share(number, 3)
             quick = LogStream(lambda wanted, share=share: iter_wanted(path, wanted, share))  # type: ignore[misc]
             each = LogStream(lambda wanted, share=share: iter_file(path, share))  # type: ignore[misc]
-            report = simulate_share(quick, {**TODAY, "steps": {}}, checks=(), **rules)
-            assert told(report) == told(simulate_share(each, {**TODAY, "steps": {}}, checks=(), **rules))
+            report = simulate_share(quick, Today({**TODAY, "steps": {}}), checks=(), **rules)
+            assert told(report) == told(simulate_share(each, Today({**TODAY, "steps": {}}), checks=(), **rules))
             seen += [found.execution_id for found in report.runs]
         assert len(seen) == len({*seen}) == 28
         assert len(hits) > 15
