@@ -21,6 +21,7 @@ from pytest_loom.cli.section import counted, publish, report_file
 from pytest_loom.cli.settings import Settings, read_settings
 from pytest_loom.contract.targets import import_target, target_for
 from pytest_loom.deploy.acks import Ack, acknowledge, load_acks
+from pytest_loom.deploy.decide import Today
 from pytest_loom.deploy.parts import Part, chosen, corpus_of, divided, items_of
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.deploy.simulate import SCOPES, simulate_share, simulate_side_by_side
@@ -116,7 +117,7 @@ class _Simulation:
         for target, parts in groups.items():
             flows = import_flows(target, self.settings, setting="--flows" if self.given else "loom_flows")
             if self.jobs == 1:
-                report.add(simulate_share(LogStream(functools.partial(self.items, parts)), flows, **self.rules))
+                report.add(simulate_share(LogStream(functools.partial(self.items, parts)), Today(flows), **self.rules))
                 continue
             self.out.progress(f"judging {counted(len(parts), 'part')} with {self.jobs} processes")
             with ProcessPoolExecutor(self.jobs) as executor:
