@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -50,7 +51,8 @@ def session(desk: Desk, *options: str) -> subprocess.CompletedProcess[str]:
         "no:cacheprovider",
         "--loom-deploy-sim",
     ]
-    return subprocess.run([*command, *options], cwd=desk.folder, capture_output=True, text=True, timeout=120)
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # an installed pytest-loom would come twice
+    return subprocess.run([*command, *options], cwd=desk.folder, capture_output=True, text=True, timeout=120, env=alone)
 
 
 def test_the_defaults_are_the_plugins() -> None:
