@@ -19,6 +19,8 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pytest_loom.errors import LogError
 from pytest_loom.log.files import read_document
 from pytest_loom.sources.temporal.commands import (
@@ -166,7 +168,8 @@ class _Session:
 
         events, ahead_from = with_news(run, raw_events(run, self.name))
         try:
-            history = WorkflowHistory.from_json(_workflow_id(run) or "unknown", {"events": events})
+            document = msgspec.json.encode({"events": events}).decode()  # of a dict the SDK makes a deep copy first
+            history = WorkflowHistory.from_json(_workflow_id(run) or "unknown", document)
         except Exception as problem:
             return _unreadable(run, f"the SDK cannot read it ({type(problem).__name__}: {problem})")
         if self.results is None:
