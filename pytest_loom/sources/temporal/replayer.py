@@ -224,7 +224,9 @@ class _Session:
                 continue
             schema = self.schemas.get(command.returns)
             if schema is None:
-                schema = self.schemas[command.returns] = schema_of(command.returns) or {}
+                schema = schema_of(command.returns) or {}
+                schema = schema if "properties" in str(schema) else {}  # in a plain value no key can be lost
+                self.schemas[command.returns] = schema
             if schema:
                 if schema not in types:
                     types.append(schema)
