@@ -73,7 +73,8 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
     elif answer["outcome"] == "raised":
         yield _raised(log, answer)
     else:
-        yield from compare_commands(log, [Asked(kind, name, short(line)) for kind, name, line in answer["asked"]])
+        apart = compare_commands(log, [Asked(kind, name, short(line)) for kind, name, line in answer["asked"]])
+        yield from apart or _beyond(log, answer)
         yield from changed_values(log, answer["changes"])
         yield from lost_results(log, answer)
         signals = list(_signals(log, answer, yesterday))
@@ -253,6 +254,27 @@ def _diverged(log: Log, answer: dict[str, Any]) -> Finding:
         f"{said}. {_STUCK} (Temporal: {printable(answer['message'], 400)})",
         _patch(answer),
         step=answer["step"] or None,
+    )
+
+
+def _beyond(log: Log, answer: dict[str, Any]) -> Iterator[Finding]:
+    """More is asked for than was recorded, in workflow tasks that are over: the code does not wait where the run does.
+
+    The Replayer lets it pass. A worker sends it with the next workflow task, whatever that brings.
+    """
+    more = answer["beyond"]
+    if more is None or not log.state.in_flight:
+        return
+    yield finding(
+        log,
+        "replay-diverged",
+        f"today's code asks for {printable(more['what'])}{at(more)} where the recorded code asked for nothing more, and"
+        " the run waits: it goes on without what the run waits for, or does this before it. The replay lets it pass,"
+        " and a worker does it with the run's next workflow task, whatever that brings.",
+        "Keep the wait, and put what is new behind it; or do it only in runs that come there later:"
+        '\n  if workflow.patched("NAME-OF-THE-CHANGE"):'
+        f"\nOr {_FINISH}.",
+        step=more["step"] or None,
     )
 
 

@@ -6,7 +6,7 @@ adds to an event by itself (default timeouts, a retry policy) is no difference.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -82,6 +82,16 @@ def first_difference(events: Iterable[Any], commands: list[Command]) -> Place | 
             return Place(event, command)
         if event_name(event) != command_name(command):
             return Place(event, command)
+    return None
+
+
+def beyond(events: Iterable[Any], commands: Iterable[Command]) -> Command | None:
+    """The first command for which the record has no event of its kind any more; None where each has one."""
+    left = Counter(_KINDS.get(event.WhichOneof("attributes")) for event in events)
+    for command in commands:
+        if not left[command.kind]:
+            return command
+        left[command.kind] -= 1
     return None
 
 

@@ -25,6 +25,7 @@ from pytest_loom.errors import LogError
 from pytest_loom.log.files import read_document
 from pytest_loom.sources.temporal.commands import (
     asked_for,
+    beyond,
     changes,
     command_name,
     event_in_words,
@@ -35,7 +36,7 @@ from pytest_loom.sources.temporal.commands import (
     pairs,
     renamed,
 )
-from pytest_loom.sources.temporal.history import Run, parse_history
+from pytest_loom.sources.temporal.history import ENDS, Run, parse_history
 from pytest_loom.sources.temporal.messages import (
     core_message,
     failure_facts,
@@ -192,6 +193,7 @@ class _Session:
                 "outcome": "passed",
                 "asked": asked_for(asked),
                 "renamed": renamed(recorded, asked),
+                "beyond": _beyond(run, recorded, asked),
                 **self._returns(recorded, asked),
                 "changes": [change async for change in self._changes(recorded, asked)],
                 "unread": dict(seen.unread),
@@ -283,6 +285,16 @@ def _raised_at(command: Command) -> str:
     """The line that raised, for the end of a run by an error."""
     failed = command.kind == "fail_workflow_execution"
     return str(failure_facts(command.message.failure, is_theirs)["line"]) if failed else ""
+
+
+def _beyond(run: Run, recorded: list[Any], asked: list[Command]) -> dict[str, Any] | None:
+    """What the code of an unfinished run asks for where the recorded code asked for nothing more, and waited."""
+    if run.partial or run.events[-1].kind in ENDS:
+        return None
+    more = beyond(recorded, asked)
+    if more is None:
+        return None
+    return {"what": in_words(more.kind, more.message), "step": command_name(more), "line": more.line}
 
 
 def _is_ahead(watch: Watch, task: int) -> bool:

@@ -116,6 +116,9 @@ TABLE: list[tuple[str, Kind, dict[str, Any] | None, dict[str, Cell]]] = [
     ("ActivityRenamed", unmarked, OLD_SDK, everywhere(FINE, CAUGHT)),
     ("InsertedFirst", unmarked, None, REFUSED),
     ("Reordered", unmarked, None, REFUSED),
+    ("Unapproved", unmarked, None, {**HARMLESS, "S": (FINE, CAUGHT)}),
+    ("InsertedAtWait", unmarked, None, {**REFUSED, "T": (FINE, GREEN), "S": (FINE, CAUGHT)}),
+    ("EndsAtWait", unmarked, None, {**REFUSED, "T": (FINE, GREEN), "S": (FINE, CAUGHT)}),
     ("InputChanged", unmarked, None, everywhere(FINE, WARNED)),
     ("ArityChanged", unmarked, None, everywhere(FINE, WARNED)),
     (

@@ -123,6 +123,42 @@ class InsertedFirst(Signalled):
 
 
 @workflow.defn
+class Unapproved(Signalled):
+    """Nobody is waited for: charged as soon as the pause is over."""
+
+    @workflow.run
+    async def run(self, order: Order) -> str:
+        quote = await self.quote(order.item, order.amount)
+        await workflow.sleep(30)
+        return await self.charge(order.item, quote.price)
+
+
+@workflow.defn
+class InsertedAtWait(Signalled):
+    """An activity right before the approval is waited for."""
+
+    async def wait(self) -> None:
+        await workflow.sleep(30)
+        await do("check", "chair")
+        await workflow.wait_condition(lambda: self.approver is not None)
+
+    @workflow.run
+    async def run(self, order: Order) -> str:
+        return await self.usual(order)
+
+
+@workflow.defn
+class EndsAtWait(Signalled):
+    """Over as soon as the pause is."""
+
+    @workflow.run
+    async def run(self, order: Order) -> str:
+        quote = await self.quote(order.item, order.amount)
+        await workflow.sleep(30)
+        return f"offered for {quote.price}"
+
+
+@workflow.defn
 class Reordered(Signalled):
     """Charged first, quoted last."""
 
