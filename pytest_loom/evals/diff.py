@@ -72,9 +72,13 @@ def diff_runs(
     rules = Rules(ignore, tolerance, comparators, unordered)
     found = Differences(golden, candidate, _Diff(golden.state, candidate.state, rules, _kinds(compare)).all())
     forked = "_forked" in candidate.state.raw_variables  # a question of "what if", which no golden is to become
-    if found and test is not None and test.accept is not None and not forked:
-        test.accept(candidate)
-        found.clear()
+    if found and test is not None and not forked:
+        if test.accept is not None:
+            test.accept(candidate)
+            found.clear()
+        elif test.differs is not None:
+            said = {"ignore": ignore, "compare": compare, "tolerance": tolerance, "unordered": unordered}
+            test.differs(candidate, {**said, "comparators": list(comparators or ())})
     return found
 
 

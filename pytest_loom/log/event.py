@@ -144,11 +144,13 @@ class Golden:
     """What makes a log a golden in a test: how it is compared, and what happens when a change is accepted.
 
     ``rules`` are keyword arguments for ``diff_runs`` (from the marker); ``accept`` takes the candidate that is to
-    become the golden, and is None unless the run was started to accept changes.
+    become the golden, and is None unless the run was started to accept changes. Where it is None, ``differs`` is told
+    of a candidate that is different, and by which rules.
     """
 
     rules: Mapping[str, Any]
     accept: Callable[[Log], None] | None = None
+    differs: Callable[[Log, Mapping[str, Any]], None] | None = None
 
 
 _reading = 0

@@ -24,6 +24,9 @@ MAX_DOCUMENT = 256 * 1024 * 1024
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """How SQLite ends the names of its side files: they are parts of a database, never logs."""
 
+CANDIDATES = (".jsonl.new", ".jsonl.gz.new")
+"""How files of candidates that wait for review end: they lie beside goldens, and are no recorded runs."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 1024 * 1024

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_loom.plugin.keys import COLLECTED, FACTS, PASSED
+from pytest_loom.plugin.keys import COLLECTED, FACTS, FAILED, PASSED
 from pytest_loom.plugin.options import SETTINGS, accept_command, add_options, failing, hide_summaries, read_settings
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def pytest_runtest_makereport(
     _hide_our_frames(call.excinfo)
     report = yield
     if report.when == "call":
-        item.stash[PASSED] = report.passed
+        item.stash[PASSED], item.stash[FAILED] = report.passed, report.failed
     facts = item.stash.get(FACTS, None)
     if facts is not None:
         report.loom = facts  # type: ignore[attr-defined]

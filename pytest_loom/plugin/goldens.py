@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_loom.errors import printable
+from pytest_loom.plugin.accepted import as_golden, differences, summary
 from pytest_loom.plugin.keys import FACTS, PASSED
 from pytest_loom.plugin.options import SETTINGS, accept_command, accepting, failing, shown
 
@@ -111,10 +112,14 @@ def golden_of(request: pytest.FixtureRequest) -> Log:
         )
     update = accepting(request.config, ref.path)
     log = load_golden(request, ref, update=update)
-    staged: list[Log] = []
-    log.golden = Golden(diff_rules(marker), staged.append if update else None)
     if update:
+        staged: list[Log] = []
+        log.golden = Golden(diff_rules(marker), staged.append)
         request.addfinalizer(lambda: _keep(request, ref, log, staged))
+    else:
+        from pytest_loom.plugin.pending import Pending
+
+        log.golden = Golden(diff_rules(marker), None, Pending(request, ref, log).differs)
     return log
 
 
@@ -260,6 +265,7 @@ def keep_log(
     """
     from pytest_loom.errors import LoomError
     from pytest_loom.evals.diff import diff_runs
+    from pytest_loom.log.candidates import drop
     from pytest_loom.log.write import replace_log
 
     if not request.node.stash.get(PASSED, False):
@@ -278,48 +284,15 @@ def keep_log(
     if existed and any(getattr(item, "source", "loom") != "loom" for item in old):
         pytest.fail(f"{name} is not written by pytest-loom, so it is not rewritten: export it anew", pytrace=False)
     try:
-        made = renamed(run, identity)
-        if golden is not None and golden.execution_id == identity:
-            from pytest_loom.flow.rerecord import like
-
-            made = like(made, golden)
+        made = as_golden(run, golden, identity)
         replace_log(made, ref.path)
+        drop(ref.path, identity)
     except (OSError, LoomError) as problem:
         raise failing(f"golden log {name} could not be written, the old one stands: {problem}") from None
     facts = request.node.stash.setdefault(FACTS, {})
-    what = _what_changed(golden, run) if golden is not None and existed else "new"
-    if run.state.status == "failed":
-        error = run.state.variables.get("_error") or {}
-        what += f"; the run failed: {printable(str(error.get('type')))}: {printable(str(error.get('message')), 60)}"
-    facts.setdefault("accepted", []).append([name, what])
-
-
-def renamed(log: Log, identity: str) -> Log:
-    """The run under the name of its golden, so that recording again what did not change gives the same."""
-    import msgspec
-
-    from pytest_loom.log.event import Log
-
-    old, new = (msgspec.json.encode(name)[1:-1] for name in (log.execution_id, identity))
-    events = [
-        msgspec.structs.replace(
-            event,
-            execution_id=identity,
-            raw=msgspec.Raw(bytes(event.raw).replace(old, new)) if len(old) >= 16 else event.raw,
-        )
-        for event in log.events
-    ]
-    return Log(events, path=log.path, engine=log.engine)
-
-
-def _what_changed(golden: Log, candidate: Log) -> str:
-    """What accepting does, with a word on steps that runs on their way still have and today's golden has not."""
-    new = {frame.step_id for frame in candidate.state.frames.values()}
-    gone = dict.fromkeys(frame.step_id for frame in golden.state.frames.values() if frame.step_id not in new)
-    if not gone:
-        return "changed"
-    steps = "step" if len(gone) == 1 else "steps"
-    return f"changed: no {steps} {', '.join(map(printable, gone))} any more, which runs on their way may still have"
+    before = golden if existed else None
+    what, details = summary(before, run), differences(before, made, diff_rules_of(golden))
+    facts.setdefault("accepted", []).append([name, what, details])
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -336,6 +309,11 @@ def _read(path: Path, _stamp: tuple[int, int, int]) -> list[Any]:
     from pytest_loom.sources import iter_file
 
     return list(iter_file(path))
+
+
+def file_runs(path: Path) -> list[Any]:
+    """The runs of a golden's file, broken ones as LogErrors."""
+    return _read(path, _stamp(path))
 
 
 def _ids(refs: list[GoldenRef]) -> list[str]:

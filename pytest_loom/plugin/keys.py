@@ -12,5 +12,8 @@ FACTS = pytest.StashKey[dict[str, Any]]()
 PASSED = pytest.StashKey[bool]()
 """On a test: whether its body passed."""
 
+FAILED = pytest.StashKey[bool]()
+"""On a test: whether its body failed; one that failed as expected did not."""
+
 COLLECTED = pytest.StashKey[set[str]]()
 """On the config: the files that were collected whole."""

@@ -25,8 +25,8 @@ class Settings:
     """What the user asked for.
 
     ``base`` is the folder that relative paths start from (the ini file's, else rootdir); ``update`` says that this run
-    may rewrite what it compares with (``--snapshot-update`` or ``--loom-update``), ``contracts`` is the folder of
-    captured contracts, which need not be there.
+    may rewrite what it compares with (``--snapshot-update`` or ``--loom-update``), ``pending`` that a candidate which
+    is different is kept for review, ``contracts`` is the folder of captured contracts, which need not be there.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Settings:
         base: Path,
         simulate: bool,
         update: bool,
+        pending: bool,
         scope: str,
         reports: list[Path],
         log_patterns: list[str],
@@ -47,6 +48,7 @@ class Settings:
         self.base = base
         self.simulate = simulate
         self.update = update
+        self.pending = pending
         self.scope = scope
         self.reports = reports
         self.log_patterns = log_patterns
@@ -116,6 +118,12 @@ def add_options(parser: pytest.Parser) -> None:
         "where contracts are captured, one for each that was ever deployed (default: loom-contracts)",
         type="string",
     )
+    parser.addini(
+        "loom_pending",
+        "whether a candidate that differs from its golden is kept beside it, as *.new for pytest-loom review: always,"
+        " never, or auto (the default: not where the variable CI is set)",
+        type="string",
+    )
     parser.addini("loom_policy", "a TOML file: which verdict is allowed for which flow, tool or risk", type="string")
 
 
@@ -144,6 +152,7 @@ def read_settings(config: pytest.Config) -> Settings:
         base=base,
         simulate=simulate,
         update=bool(config.getoption("loom_update") or config.getoption("update_snapshots", False)),
+        pending=_pending(str(config.getini("loom_pending") or "").strip()),
         scope=config.getoption("loom_scope"),
         reports=[config.invocation_params.dir / report for report in reports],
         log_patterns=[str(line) for line in config.getini("loom_logs")],
@@ -153,6 +162,14 @@ def read_settings(config: pytest.Config) -> Settings:
         policy=_policy(base / policy) if policy and simulate else None,
         shard=_shard(config.getoption("loom_shard"), simulate=simulate),
     )
+
+
+def _pending(said: str) -> bool:
+    """Whether candidates are kept. Raises pytest.UsageError."""
+    if said not in ("", "auto", "always", "never"):
+        raise pytest.UsageError(f"loom_pending: {said!r} is none of auto, always, never")
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    return said == "always" or (said != "never" and not in_ci)
 
 
 def _check_form(report: Path) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_loom.flow.definition import Flow
     from pytest_loom.flow.recorder import Scrubs
     from pytest_loom.log.event import Log
+    from pytest_loom.plugin.pending import Pending
 
 _SCRUB = pytest.StashKey[Any]()
 _COUNT = pytest.StashKey[int]()
@@ -68,6 +69,7 @@ class Recording:
         self.config.stash.setdefault(USED, set()).add(self.ref.path)
         self.update = accepting(self.config, self.ref.path)
         self.golden: Log | None = None
+        self.pending: Pending | None = None
         if self.ref.path.exists() or not self.update:
             self.golden = load_golden(request, self.ref, update=False)
         self.accept = _accept(request, self.golden)
@@ -79,6 +81,9 @@ class Recording:
         """
         if self.golden is None or self.update:
             return None
+        from pytest_loom.plugin.pending import Pending
+
+        self.pending = Pending(self.request, self.ref, self.golden)
         self._check_question()
         return self.golden
 
@@ -133,6 +138,8 @@ class Recording:
         if differences:
             from pytest_loom.evals.explain import explain
 
+            if self.pending is not None:
+                self.pending.differs(candidate, {**self.rules, "ignore": self.ignore})
             raise failing("\n".join(explain(differences, accept=self.accept)))
         return candidate
 

@@ -17,6 +17,8 @@ from pytest_loom.plugin.items import CORPUS, is_empty_shard, is_simulation, sess
 from pytest_loom.plugin.options import SETTINGS, on_github, raised_at, shown
 
 _WIRE = "loom_goldens"
+_DETAILED = 20
+"""Of so many accepted goldens it is shown what changed."""
 
 
 class Sharing:
@@ -143,11 +145,18 @@ class Accounting:
         return f"pytest-loom: deploy simulation of {_log_files(share)}"
 
     def _lines(self) -> Iterator[str]:
-        accepted = sorted((path, what) for facts in self.facts.values() for path, what in facts.get("accepted", []))
+        accepted = sorted(one for facts in self.facts.values() for one in facts.get("accepted", []))
         if accepted:
             logs = "golden log" if len(accepted) == 1 else "golden logs"
             yield f"accepted {len(accepted)} {logs}; look at the change before you commit it:"
-            yield from (f"  {path} ({what})" for path, what in accepted)
+            quiet = self.config.get_verbosity() < 0
+            for number, (path, what, details) in enumerate(accepted):
+                yield f"  {path} ({what})"
+                yield from () if quiet or number >= _DETAILED else (f"    {printable(line, 76)}" for line in details)
+        pending = {path for facts in self.facts.values() for path in facts.get("pending", [])}
+        if pending:
+            wait = "1 candidate waits" if len(pending) == 1 else f"{len(pending)} candidates wait"
+            yield f"{wait} for review beside the golden (*.new): pytest-loom review"
         captured = sorted({path for facts in self.facts.values() for path in facts.get("captured", [])})
         if captured:
             here = self.config.invocation_params.dir

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pytest_loom.errors import LogError, LoomError, printable
 from pytest_loom.log.alike import Book, Hit
 from pytest_loom.log.event import Engine, Log
-from pytest_loom.log.files import HEAD, SIDE_FILES, check_file, read_head
+from pytest_loom.log.files import CANDIDATES, HEAD, SIDE_FILES, check_file, read_head
 from pytest_loom.log.share import Share
 from pytest_loom.log.texts import Text
 from pytest_loom.sources.databases import NotMine
@@ -342,8 +342,9 @@ def find_files(source: str | os.PathLike[str], *, root: Path | None = None) -> l
     """The files that a path, a glob or a directory names, sorted; relative ones are looked up from ``root``.
 
     A directory gives every file below it that has a suffix of a registered source; a glob gives what it matches, less
-    SQLite's side files and directories. What cannot be opened (a dangling link, a pipe) is given too, for its reader to
-    say so. Raises LogError where there is nothing, or a directory cannot be listed.
+    SQLite's side files, candidates that wait for review, and directories. What cannot be opened (a dangling link, a
+    pipe) is given too, for its reader to say so. Raises LogError where there is nothing, or a directory cannot be
+    listed.
     """
     text = os.fspath(source)
     if is_address(text):
@@ -387,7 +388,7 @@ def _walk(folder: Path) -> list[Path]:
 
 
 def _may_be_log(name: str) -> bool:
-    return not name.endswith(SIDE_FILES) and Path(name).name != SIDECAR
+    return not name.endswith((*SIDE_FILES, *CANDIDATES)) and Path(name).name != SIDECAR
 
 
 def masked_address(source: str) -> str:
