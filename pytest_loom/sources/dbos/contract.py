@@ -7,8 +7,11 @@
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
+import sys
 import textwrap
+from types import ModuleType
 from typing import Any
 
 from pytest_loom.sources.dbos.mapping import event_name
@@ -92,31 +95,33 @@ def _schema(kind: Any) -> dict[str, Any]:
 def topics_of(flow: Any) -> tuple[set[str | None], bool]:
     """The topics on which the workflow's code receives, and whether these are all: None is the one without a name.
 
-    Read off the source of the function and of the plain functions that it calls by name; a topic that is put together
-    when the code runs, or a call that cannot be followed, makes the list incomplete.
+    Read off the source of the function and of the plain functions that it calls, also in other modules; a topic that
+    is put together when the code runs, or a call that cannot be followed, makes the list incomplete.
     """
     topics: set[str | None] = set()
     complete = True
-    todo, seen = [(inspect.unwrap(flow), 0)], set[int]()
+    todo: list[tuple[Any, dict[str, Any], int]] = [(inspect.unwrap(flow), {}, 0)]
+    seen: list[tuple[Any, dict[str, Any]]] = []
     while todo:
-        function, depth = todo.pop()
-        if id(function) in seen:
+        function, given, depth = todo.pop()
+        if (function, given) in seen:
             continue
-        seen.add(id(function))
+        seen.append((function, given))
         tree = _source(function)
         if tree is None:
             complete = False
             continue
+        names = _globals(function) | given
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             if isinstance(call.func, ast.Attribute) and call.func.attr in _RECEIVES:
-                said = _topic(call, function)
+                said = _topic(call, names)
                 complete &= said is not _UNKNOWN
                 topics |= set() if said is _UNKNOWN else {said}  # type: ignore[arg-type]
             elif isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") in ("self", "cls"):
                 complete = False
-            elif isinstance(call.func, ast.Name) and (inner := _helper(call.func.id, function)) is not None:
+            elif (inner := _helper(_value(call.func, names))) is not None:
                 if depth < _DEPTH:
-                    todo.append((inner, depth + 1))
+                    todo.append((inner, _handed(call, inner, names), depth + 1))
                 else:
                     complete = False
     return topics, complete
@@ -132,23 +137,56 @@ def _source(function: Any) -> ast.Module | None:
         return None
 
 
-def _topic(call: ast.Call, function: Any) -> object:
+def _topic(call: ast.Call, names: dict[str, Any]) -> object:
     """The topic of a receive: a text, None, or ``_UNKNOWN``."""
     given = [*call.args[:1], *(word.value for word in call.keywords if word.arg in ("topic", None))]
     if not given:
         return None
-    if isinstance(given[0], ast.Constant) and (given[0].value is None or isinstance(given[0].value, str)):
-        return given[0].value
-    if isinstance(given[0], ast.Name):
-        value = _globals(function).get(given[0].id)
-        return value if isinstance(value, str) else _UNKNOWN
+    value = _value(given[0], names)
+    value = value.value if isinstance(value, enum.Enum) and isinstance(value, str) else value
+    return value if value is None or isinstance(value, str) else _UNKNOWN
+
+
+def _value(node: ast.expr, names: dict[str, Any]) -> Any:
+    """What a constant, a name, a part of a module, an enum or a dict stands for, else ``_UNKNOWN``; nothing is run."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return names.get(node.id, _UNKNOWN)
+    if isinstance(node, ast.Attribute):
+        whole = _value(node.value, names)
+        if isinstance(whole, enum.Enum) and node.attr in ("value", "name"):
+            return whole._value_ if node.attr == "value" else whole._name_
+        if isinstance(whole, enum.EnumMeta):
+            return whole.__members__.get(node.attr, _UNKNOWN)
+        return vars(whole).get(node.attr, _UNKNOWN) if isinstance(whole, (ModuleType, type)) else _UNKNOWN
+    if isinstance(node, ast.Subscript):
+        whole, key = _value(node.value, names), _value(node.slice, names)
+        return whole.get(key, _UNKNOWN) if type(whole) is dict and isinstance(key, (str, int)) else _UNKNOWN
     return _UNKNOWN
 
 
-def _helper(name: str, function: Any) -> Any:
-    """A plain Python function that the code calls by name: it is part of the workflow's code. None for others."""
-    found = _globals(function).get(name)
-    return found if inspect.isfunction(found) and not hasattr(found, "dbos_function_name") else None
+def _handed(call: ast.Call, function: Any, names: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by the names that they have in the function: those that are texts, or are left out."""
+    try:
+        places = {word.arg: word.value for word in call.keywords if word.arg is not None}
+        bound = inspect.signature(function).bind_partial(*call.args, **places)
+    except (TypeError, ValueError):
+        return {}
+    found: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        node = bound.arguments.get(name)
+        value = _value(node, names) if isinstance(node, ast.expr) else parameter.default if node is None else _UNKNOWN
+        found[name] = value if value is None or isinstance(value, str) else _UNKNOWN
+    return found
+
+
+def _helper(found: Any) -> Any:
+    """A plain Python function of the application that the code calls: it is part of the workflow. None for others."""
+    if not inspect.isfunction(found) or hasattr(found, "dbos_function_name"):
+        return None
+    root = found.__module__.partition(".")[0]
+    return None if root in sys.stdlib_module_names or root == "dbos" else found
 
 
 def _globals(function: Any) -> dict[str, Any]:

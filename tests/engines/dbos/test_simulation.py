@@ -127,6 +127,18 @@ def test_topics_that_cannot_be_read_off(bench: Bench) -> None:
         '    answer = DBOS.recv("approval", timeout_seconds=200000000)', "    answer = ask()"
     ).replace("@DBOS.workflow()", 'TOPIC = "approval"\ndef ask():\n    return DBOS.recv(TOPIC)\n\n@DBOS.workflow()')
     assert topics_of(bench.flows(helped)["claim"]) == ({"approval"}, True)
+    for topic in ("Topic.APPROVAL.value", 'TOPICS["approval"]', "TOPICS.get('x')"):
+        text = helped.replace(
+            'TOPIC = "approval"', "import enum\nTOPICS = {'approval': 'approval'}\nTOPIC = '-'"
+        ).replace("def ask", "class Topic(enum.Enum):\n    APPROVAL = 'approval'\ndef ask")
+        found = topics_of(bench.flows(text.replace("recv(TOPIC)", f"recv({topic})"))["claim"])
+        assert found == (({"approval"}, True) if "get" not in topic else (set(), False))
+    handed = (
+        helped.replace("= ask()", '= ask("approval")')
+        .replace("def ask():", "def ask(name):")
+        .replace("recv(TOPIC)", "recv(name)")
+    )
+    assert topics_of(bench.flows(handed)["claim"]) == ({"approval"}, True)
     built = CLAIM.replace('DBOS.recv("approval"', 'DBOS.recv(f"approval-{number}"')
     assert topics_of(bench.flows(built)["claim"]) == (set(), False)
     store = bench.store("claim", [("approval-C-1", "ada"), ("approval-C-2", "bob")], text=built)
