@@ -79,7 +79,7 @@ def _problem(name: str, via: Any, value: Any) -> str:
         return ""
     loaded = sys.modules.get(module)
     if loaded is None:
-        return "" if _is_in_source(module, label) else f"there is no such class today: {_AS_DICT}"
+        return "" if is_in_source(module, label) else f"there is no such class today: {_AS_DICT}"
     cls = vars(loaded).get(label)
     if cls is None:
         return "" if "__getattr__" in vars(loaded) else f"there is no such class today: {_AS_DICT}"
@@ -169,7 +169,7 @@ def _listed(names: set[str]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _is_in_source(module: str, label: str) -> bool:
+def is_in_source(module: str, label: str) -> bool:
     """Whether the source of a module that is not loaded has such a name; True where that cannot be told."""
     spec: ModuleSpec | None = None
     path: list[str] | None = None

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_loom.contract.model import Contract
+from pytest_loom.deploy.dbos_values import misfits
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.deploy.shadow import NoAnswer, shadow_of
 from pytest_loom.errors import printable
@@ -20,6 +21,7 @@ from pytest_loom.log.event import Log
 from pytest_loom.sources.dbos.contract import own_name, signature_of, topics_of
 from pytest_loom.sources.dbos.mapping import event_name
 from pytest_loom.sources.dbos.recorded import PATCH, TIMER, Record, recorded
+from pytest_loom.sources.dbos.texts import can_say
 from pytest_loom.sources.dbos.version import Application, application_of, is_computed
 
 _SHADOW = "pytest_loom.sources.dbos.shadow:Shadow"
@@ -51,6 +53,8 @@ def replayed(log: Log, flow: Any, yesterday: Contract | None) -> Iterator[Findin
         yield _with_way_out(stranded, record, bool(found))
         return
     yield from found
+    if not any(one.severity == "breaking" for one in found):
+        yield from misfits(log, flow, record)
 
 
 def _uncallable(log: Log, flow: Any, record: Record) -> Finding | None:
@@ -296,7 +300,9 @@ def _mail(log: Log, flow: Any, record: Record, said: dict[str, Any], yesterday: 
     asked = {*topics, *said.get("topics", ())}
     is_receive = said.get("name") == "DBOS.recv" and said.get("outcome") == "waits"
     for topic in dict.fromkeys(letter["topic"] for letter in record.mail):
-        if not complete or not topics or topic in asked or (then is not None and event_name(topic) not in then):
+        if topic in asked or (then is not None and event_name(topic) not in then):
+            continue
+        if not topics if complete else not is_receive or _may_ask(flow, record, topic):
             continue
         waits = f"waits for {_topic(said.get('topic'))}{_at(said)}" if is_receive else "receives only on others"
         yield finding(
@@ -318,6 +324,14 @@ def _mail(log: Log, flow: Any, record: Record, said: dict[str, Any], yesterday: 
             f"Keep the topic, or have whoever answers send to {_topic(said.get('topic'))}.",
             step=event_name(said.get("topic")),
         )
+
+
+def _may_ask(flow: Any, record: Record, topic: Any) -> bool:
+    """Whether a topic that cannot be read off the receives may still be one that today's code comes to."""
+    if topic is None or can_say(flow, topic):
+        return True
+    said = [record.args, record.kwargs, *(operation.get("output") for operation in record.operations.values())]
+    return str(topic) in repr(said)
 
 
 # Words --------------------------------------------------------------------------------------------------------------

@@ -225,6 +225,61 @@ CHANGES: dict[str, Change] = {
         True,
         "replay-diverged",
     ),
+    "a field that is read after the wait renamed": Change(
+        "claim", (("    cents: int", "    amount: int"), ("claim.cents", "claim.amount")), True, "output-contract"
+    ),
+    "a field renamed, with a default": Change(
+        "claim",
+        (
+            ("    cents: int", "    amount: int = 0"),
+            ("Claim(number, 4999)", "Claim(number, amount=4999)"),
+            ("claim.cents", "claim.amount"),
+        ),
+        True,
+        "output-contract",
+    ),
+    "a field added, with a default": Change(
+        "claim",
+        (("    cents: int", '    cents: int\n    kind: str = "car"'), ("by {by}", "by {by}{claim.kind[3:]}")),
+        False,
+    ),
+    "a field added that is made anew": Change(
+        "claim",
+        (
+            ("    cents: int", "    cents: int\n    notes: list = dataclasses.field(default_factory=list)"),
+            ("by {by}", "by {by}{len(claim.notes) or str()}"),
+        ),
+        True,
+        "output-contract",
+    ),
+    "a field renamed, the old one read": Change(
+        "claim",
+        (
+            (
+                "    cents: int",
+                "    amount: int = 0\n\n    def __setstate__(self, old):\n"
+                "        self.__dict__ |= {**old, 'amount': old['cents']}",
+            ),
+            ("Claim(number, 4999)", "Claim(number, amount=4999)"),
+            ("claim.cents", "claim.amount"),
+        ),
+        False,
+    ),
+    "a class renamed": Change("claim", (("Claim", "Damage"),), True, "output-contract"),
+    "a class renamed, its old name kept": Change(
+        "claim", (("Claim", "Damage"), ("@DBOS.step()\ndef load", "Claim = Damage\n\n@DBOS.step()\ndef load")), False
+    ),
+    "a topic put together, renamed, mail waits": Change(
+        "claim",
+        ((RECV, 'DBOS.recv(f"answer-{number}"'),),
+        True,
+        "gate-removed",
+        mail=(("approval", "ada"),),
+        answers=(),
+    ),
+    "a topic put together as before, mail waits": Change(
+        "claim", ((RECV, 'DBOS.recv("appro" + "val"'),), False, mail=(("approval", "ada"),), answers=()
+    ),
     "an argument added": Change(
         "claim", (("def claim(number)", "def claim(number, currency)"),), True, "input-contract"
     ),

@@ -24,6 +24,11 @@ VERIFIED = (
     "the topic renamed, mail waits",
     "branches in another order",
     "the version raised",
+    "a field that is read after the wait renamed",
+    "a field renamed, with a default",
+    "a field added, with a default",
+    "a field added that is made anew",
+    "a class renamed",
 )
 
 
