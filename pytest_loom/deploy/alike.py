@@ -14,7 +14,7 @@ unfinished runs of flows that are code.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -50,10 +50,38 @@ _decode = msgspec.json.Decoder().decode
 
 
 class _Said(NamedTuple):
-    """What is said of a run, and for how much it counts for each pair of contracts that changed."""
+    """What is said of a run, for how much it counts for each pair of contracts that changed, and of which of its lines
+    each finding tells (from 0; None of none, -1 of one that is not its own)."""
 
     report: DeployReport
     counted: list[int]
+    places: list[int | None]
+
+    def findings_of(self, execution_id: str, path: str, numbers: Sequence[int]) -> list[Finding]:
+        """The same of a run that is alike."""
+        return [
+            Finding(
+                found.code,
+                found.severity,
+                found.workflow_id,
+                execution_id,
+                found.step,
+                found.message,
+                found.hint,
+                path,
+                found.acknowledged,
+                found.version,
+                None if place is None else numbers[place],
+            )
+            for found, place in zip(self.report.findings, self.places, strict=True)
+        ]
+
+    def runs_of(self, execution_id: str, path: str) -> list[RunResult]:
+        """The same of a run that is alike."""
+        return [
+            RunResult(execution_id, run.workflow_id, run.status, run.verdict, path, run.strategies, run.manifest)
+            for run in self.report.runs
+        ]
 
 
 class Memo:
@@ -67,14 +95,14 @@ class Memo:
 
     def enter(self, report: DeployReport, hit: Hit) -> None:
         """Enter a run that is like one that was judged."""
-        part, counted = hit.template.verdict
-        path = hit.path
+        said: _Said = hit.template.verdict
+        part, counted = said.report, said.counted
         report.examined += part.examined
         report.in_flight += part.in_flight
         report.skipped += part.skipped
         if part.runs:
-            report.finding_rows += [_about(found, hit.execution_id, path) for found in part.findings]
-            report.run_rows += [_of(run, hit.execution_id, path) for run in part.runs]
+            report.finding_rows += said.findings_of(hit.execution_id, hit.path, hit.numbers)
+            report.run_rows += said.runs_of(hit.execution_id, hit.path)
         if counted:
             self._judge.compared.count(counted)
 
@@ -124,9 +152,7 @@ class Memo:
             if not read:
                 return False
             kept |= read
-        if seen is None or seen.counted != said.counted:
-            return False
-        if not _is_same(said.report, seen.report, log):
+        if seen is None or not _is_same(said, seen, log):
             return False
         template.compile(kept)
         template.verdict = said
@@ -145,7 +171,9 @@ class Memo:
         if notes != today.notes or not part.examined + part.skipped:
             today.notes = notes
             return None
-        return _Said(part, more if any(more) else [])
+        numbers = {event.line: place for place, event in enumerate(log.events)}
+        places = [None if found.line is None else numbers.get(found.line, -1) for found in part.findings]
+        return _Said(part, more if any(more) else [], places)
 
     def _checks(self, log: Log) -> dict[Place, tuple[Any, Any]]:
         """The values that are held against a schema of today's, with yesterday's and today's; {} where one is unfit."""
@@ -234,28 +262,10 @@ def _unread(report: DeployReport) -> int | None:
     return None
 
 
-def _is_same(said: DeployReport, seen: DeployReport, log: Log) -> bool:
+def _is_same(said: _Said, seen: _Said, log: Log) -> bool:
     """Whether the same is said of the run and of its twin."""
-    counts = [(part.examined, part.in_flight, part.skipped, part.notes) for part in (said, seen)]
-    findings = [_about(found, log.execution_id, log.path) for found in seen.findings]
-    runs = [_of(run, log.execution_id, log.path) for run in seen.runs]
-    return counts[0] == counts[1] and findings == said.findings and runs == said.runs and not said.changed
-
-
-def _about(found: Finding, execution_id: str, path: str) -> Finding:
-    return Finding(
-        found.code,
-        found.severity,
-        found.workflow_id,
-        execution_id,
-        found.step,
-        found.message,
-        found.hint,
-        path,
-        found.acknowledged,
-        found.version,
-    )
-
-
-def _of(run: RunResult, execution_id: str, path: str) -> RunResult:
-    return RunResult(execution_id, run.workflow_id, run.status, run.verdict, path, run.strategies, run.manifest)
+    counts = [(one.report.examined, one.report.in_flight, one.report.skipped, one.report.notes) for one in (said, seen)]
+    if counts[0] != counts[1] or seen.counted != said.counted or -1 in seen.places:
+        return False
+    findings = seen.findings_of(log.execution_id, log.path, [event.line for event in log.events])
+    return findings == said.report.findings and seen.runs_of(log.execution_id, log.path) == said.report.runs

@@ -113,7 +113,7 @@ class Part(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A run that is like a template's, read from the file ``path``.
+    """A run that is like a template's, read from the lines ``numbers`` of the file ``path``.
 
     ``holes`` is what it has in the template's groups, ``time`` the timestamp of its last event ("" where that is no
     number), ``end`` where its text ends.
@@ -121,6 +121,7 @@ class Hit(NamedTuple):
 
     template: Template
     path: str
+    numbers: Sequence[int]
     execution_id: str
     holes: tuple[bytes, ...]
     time: bytes
@@ -216,7 +217,7 @@ class Template:
         self._answers = {place for place, kind in enumerate(kinds) if kind == "answer"}
         self._time = kinds.index("time") if "time" in kinds else None
 
-    def fits(self, text: bytes, start: int, path: str) -> Hit | None:
+    def fits(self, text: bytes, start: int, path: str, numbers: Sequence[int]) -> Hit | None:
         """The run whose text starts there, where it is like this one."""
         found = self._match(text, start)
         if found is None:
@@ -237,7 +238,7 @@ class Template:
             name = holes[0].decode()
         except UNDECODABLE:
             return None
-        hit = Hit(self, path, name, holes, b"" if self._time is None else holes[self._time], found.end())
+        hit = Hit(self, path, numbers, name, holes, b"" if self._time is None else holes[self._time], found.end())
         return hit if self.check is None or self.check(hit) else None
 
 
@@ -251,14 +252,15 @@ class Book:
         self._read = 0
         self._made = 0
 
-    def find(self, text: bytes, start: int, lines: int, path: str) -> Hit | None:
-        """The run of so many lines that starts there, where it is like one that is known."""
+    def find(self, text: bytes, start: int, path: str, numbers: Sequence[int]) -> Hit | None:
+        """The run that starts there, where it is like one that is known; ``numbers`` are those of its lines."""
+        lines = len(numbers)
         known = self._by_lines.get(lines, ())
         last = _last_line(text, start, lines) if len(known) > 1 else b""
         for place, template in enumerate(known):
             if last and template.end not in last:
                 continue
-            hit = template.fits(text, start, path)
+            hit = template.fits(text, start, path, numbers)
             if hit is not None:
                 if place:
                     known.insert(0, known.pop(place))  # type: ignore[union-attr]  # an empty tuple is not walked

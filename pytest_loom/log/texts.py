@@ -125,35 +125,35 @@ def _walk(index: _Index, path: Path, book: Book) -> Iterator[Log | LogError | Te
         stream = None if index.blocks is not None else stack.enter_context(open_log(path))
         reading = _Reading(index, path, stream)
         for number, (owner, count) in enumerate(zip(index.owners, index.counts, strict=True)):
+            numbers = range(lines, lines + count)
+            lines += count
             if index.others and index.others[number]:
-                reading.take(count, None)
-                lines += count
+                reading.take(numbers, None)
                 continue
-            found = reading.take(count, None if holds or owner in scattered else book)
+            found = reading.take(numbers, None if holds or owner in scattered else book)
             if isinstance(found, Hit):
                 yield found
             elif not holds and owner not in scattered:
-                yield from _long_way([_Piece(lines, count, found)], path)
+                yield from _long_way([_Piece(numbers, found)], path)
             else:
-                waiting.setdefault(owner, []).append(_Piece(lines, count, found))
+                waiting.setdefault(owner, []).append(_Piece(numbers, found))
                 left[owner] -= 1
                 if not holds and not left[owner]:
                     yield from _joined(waiting.pop(owner), path, book)
-            lines += count
     for pieces in waiting.values():
         yield from _joined(pieces, path, book)
 
 
 class _Piece(NamedTuple):
-    first_line: int
-    lines: int
+    numbers: range
     text: bytes
 
 
 def _joined(pieces: list[_Piece], path: Path, book: Book) -> Iterator[Log | LogError | Text | Hit]:
     """An execution whose lines came in pieces."""
     text = b"".join(piece.text for piece in pieces)
-    hit = book.find(text, 0, sum(piece.lines for piece in pieces), str(path)) if _is_utf8(text) else None
+    numbers = [number for piece in pieces for number in piece.numbers]
+    hit = book.find(text, 0, str(path), numbers) if _is_utf8(text) else None
     if hit is not None and hit.end == len(text):
         yield hit
     else:
@@ -164,7 +164,7 @@ def _long_way(pieces: list[_Piece], path: Path) -> Iterator[Log | LogError | Tex
     """An execution, or whatever its lines are, as ``read_jsonl`` gives it."""
     groups: dict[str, Group] = {}
     for piece in pieces:
-        for name, items in stretches_of(read_block(piece.text, piece.first_line, piece.lines, str(path))):
+        for name, items in stretches_of(read_block(piece.text, piece.numbers.start, len(piece.numbers), str(path))):
             groups.setdefault(name, Group(name)).take(items)
     for group in groups.values():
         found = finish(group, path)
@@ -184,10 +184,11 @@ class _Reading:
         self._is_ascii = True
         self._blocks = iter(index.blocks or ()) if stream is None else _again(index, path, stream)
 
-    def take(self, lines: int, book: Book | None) -> Hit | bytes:
+    def take(self, numbers: range, book: Book | None) -> Hit | bytes:
         """The next lines: as the run that they are, where ``book`` knows it, else their text."""
+        lines = len(numbers)
         if book is not None:
-            hit = book.find(self._text, self._at, lines, self._path)
+            hit = book.find(self._text, self._at, self._path, numbers)
             if hit is not None and (self._is_ascii or _is_utf8(self._text[self._at : hit.end])):
                 self._at = hit.end
                 return hit
@@ -197,7 +198,7 @@ class _Reading:
             self._at = end
             return text
         text = self._over_the_edge(lines)
-        hit = None if book is None else book.find(text, 0, lines, self._path)
+        hit = None if book is None else book.find(text, 0, self._path, numbers)
         return hit if hit is not None and hit.end == len(text) and _is_utf8(text) else text
 
     def _end(self, lines: int) -> int:
