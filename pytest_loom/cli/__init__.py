@@ -22,6 +22,7 @@ __all__ = ["ERROR", "FINDING", "OK", "main"]
 _COMMANDS = {
     "show": ("pytest_loom.cli.show", "show a run: its timeline, its state after an event, the rounds of a step"),
     "diff": ("pytest_loom.cli.diff", "compare runs: what is different, step by step, and how to ignore it"),
+    "review": ("pytest_loom.cli.review", "accept or reject, one by one, what failed tests would have goldens be"),
     "simulate": ("pytest_loom.cli.simulate", "hold recorded runs against today's flows: what would a deploy break?"),
     "merge": ("pytest_loom.cli.merge", "make one report of the reports of shards"),
     "contract": ("pytest_loom.cli.contract", "what a flow promises to its runs, and what changed in that"),

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_loom.cli.output import FINDING, OK, Output
 from pytest_loom.cli.runs import add_flows, error_facts, one_of, runs_of, use_flows
 from pytest_loom.errors import LogError, LoomError, printable
-from pytest_loom.evals.diff import DEFAULT, KINDS, Differences, diff_runs
+from pytest_loom.evals.diff import DEFAULT, KINDS, Difference, Differences, diff_runs
 from pytest_loom.evals.explain import explain
 from pytest_loom.evals.values import MISSING
 from pytest_loom.log.event import Log
@@ -55,6 +55,13 @@ def run(arguments: argparse.Namespace, out: Output) -> int:
         golden, candidate = (one_of(runs_of(place), place, arguments.run) for place in places)
         return _Comparison(compared, out).of([golden], [candidate])
     return _Comparison(compared, out).of(runs_of(arguments.golden), runs_of(arguments.candidate))
+
+
+def difference_facts(one: Difference) -> dict[str, Any]:
+    """A difference, for programs; a side that has no value is left out."""
+    sides = {"golden": one.golden, "candidate": one.candidate}
+    said = {name: value for name, value in sides.items() if value is not MISSING}
+    return {"kind": one.kind, "step": one.step, "path": one.path, **said}
 
 
 class _Comparison:
@@ -104,11 +111,7 @@ class _Comparison:
             {
                 "golden": {"executionId": golden.execution_id, "path": golden.path},
                 "candidate": {"executionId": candidate.execution_id, "path": candidate.path},
-                "differences": [
-                    {"kind": one.kind, "step": one.step, "path": one.path}
-                    | {name: value for name in ("golden", "candidate") if (value := getattr(one, name)) is not MISSING}
-                    for one in found
-                ],
+                "differences": [difference_facts(one) for one in found],
             }
         )
         if found:

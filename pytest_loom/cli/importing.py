@@ -18,6 +18,7 @@ import msgspec
 
 from pytest_loom.cli import goldens, sidecar
 from pytest_loom.cli.contracts import Contracts
+from pytest_loom.cli.git import git_state
 from pytest_loom.cli.output import FINDING, OK, Output, one_line
 from pytest_loom.cli.sampling import Candidate, Sample, Wanted, moment, path_of, size, status_of
 from pytest_loom.cli.secrets import scrubber
@@ -210,7 +211,7 @@ class _Import:
             "sources": [self.scrubber.text(masked_address(source)) for source in self.arguments.sources],
             "asked": asked,
             "capturedAt": self.now.isoformat(timespec="seconds").replace("+00:00", "Z"),
-            "git": sidecar.git_state(Path.cwd()),
+            "git": git_state(Path.cwd()),
             "python": sidecar.python_version(),
             "packages": sidecar.versions(self.kinds),
             "contracts": self.contracts.facts(),

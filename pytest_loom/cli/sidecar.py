@@ -7,9 +7,7 @@ differs between two imports of the same.
 from __future__ import annotations
 
 import json
-import os
 import platform
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ _PACKAGES = {
 """By the source of a run: the packages whose versions say what wrote it, or would read it here."""
 
 _MAX_BYTES = 64 * 1024 * 1024
-_GIT_SECONDS = 10
 
 
 def write_sidecar(folder: Path, entry: dict[str, Any]) -> Path:
@@ -57,34 +54,6 @@ def versions(sources: set[str]) -> dict[str, str]:
 def python_version() -> str:
     """The version of Python."""
     return platform.python_version()
-
-
-def git_state(folder: Path) -> dict[str, Any] | None:
-    """``{"revision", "dirty"}`` of the repository that ``folder`` is in; None where there is none, or git says nothing.
-
-    git runs only where there is a repository, without a shell, and not for long; what a repository's own configuration
-    would have it run is switched off.
-    """
-    if not any(os.path.lexists(parent / ".git") for parent in (folder, *folder.parents)):
-        return None
-    revision = _git(folder, "rev-parse", "HEAD")
-    if revision is None:
-        return None
-    status = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return {"revision": revision.strip(), "dirty": None if status is None else bool(status.strip())}
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *words]
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
 
 def _identity(entry: dict[str, Any]) -> str:

@@ -59,7 +59,7 @@ def explain(differences: Sequence[Difference], *, limit: int = 40, width: int = 
     if len(differences) > limit:
         rest = differences[limit:]
         yield f"... and {_count(len(rest), 'more difference')}, in {_places(rest)}"
-    yield from _how_to_ignore(differences, logs, width)
+    yield from _how_to_ignore(differences, width)
 
 
 def _place(difference: Difference) -> str:
@@ -162,8 +162,9 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[str]:
             yield f"    candidate  {candidate}"
 
 
-def _how_to_ignore(differences: Sequence[Difference], logs: Logs, width: int) -> Iterator[str]:
-    """The ``ignore=`` that passes over values that may vary; a step that came, went or failed is nothing to ignore."""
+def ignorable(differences: Sequence[Difference]) -> list[str]:
+    """The paths to ignore, were all that may vary to be passed over; a step that came, went or failed is not."""
+    logs: Logs = getattr(differences, "golden", None), getattr(differences, "candidate", None)
     found: dict[str, list[str]] = {}
     for difference in differences:
         pattern = _pattern(difference, logs)
@@ -171,7 +172,12 @@ def _how_to_ignore(differences: Sequence[Difference], logs: Logs, width: int) ->
             name = re.sub(r"#\d+$", "", difference.step)
             general = _QUOTED_OR_INDEX.sub(lambda match: match[0] if match[0][0] == '"' else "[*]", pattern)
             found.setdefault(_owned(name, general), []).append(_owned(difference.step, pattern))
-    patterns = [json.dumps(one[0] if len(one) == 1 else general, ensure_ascii=False) for general, one in found.items()]
+    return [one[0] if len(one) == 1 else general for general, one in found.items()]
+
+
+def _how_to_ignore(differences: Sequence[Difference], width: int) -> Iterator[str]:
+    """The ``ignore=`` that passes over values that may vary."""
+    patterns = [json.dumps(pattern, ensure_ascii=False) for pattern in ignorable(differences)]
     if not patterns:
         return
     line = f"to ignore what may vary: ignore=[{', '.join(patterns)}]"
