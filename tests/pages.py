@@ -14,7 +14,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 }
 
 

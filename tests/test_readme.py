@@ -29,6 +29,8 @@ from pytest_loom.evals.diff import DEFAULT, KINDS
 from pytest_loom.flow import seams
 from pytest_loom.plugin import hookspecs
 from tests.ci import test_page as ci
+from tests.docs import test_codes as code_pages
+from tests.docs import test_tutorial as tutorial
 from tests.engines import test_pages
 from tests.engines.dbos import test_page
 from tests.engines.temporal import test_page as temporal_page
@@ -116,7 +118,8 @@ def test_every_block_is_taken() -> None:
     of_engines += [f"dbos-{name}" for name in test_page.NAMES]
     of_engines += [f"temporal-{name}" for name in temporal_page.NAMES]
     of_ci = [name for some in ci.TAKEN.values() for name in some]
-    assert sorted(names) == sorted(taken + of_engines + of_ci)
+    of_site = [*code_pages.BLOCKS_OF, *tutorial.BLOCKS_OF]
+    assert sorted(names) == sorted(taken + of_engines + of_ci + of_site)
     text = "".join(PAGES.values())
     assert text.count("```") == 2 * len(names), "a fence is not closed, or stands inside another"
     assert not [test for test in TAKEN if test not in globals()]
