@@ -116,7 +116,19 @@ def _today(name: str) -> Any:
             return found if hasattr(found, "__dict__") else _NOTHING
         break
     places = range(1, len(parts))
+    if any(_is_elsewhere(module, parts) for module in list(sys.modules)):
+        return _NOTHING
     return _NOTHING if any(is_in_source(".".join(parts[:at]), parts[at]) for at in places) else None
+
+
+def _is_elsewhere(module: str, parts: list[str]) -> bool:
+    """Whether a loaded module is the recorded one under another root: where tests have another folder on the path."""
+    holds = getattr(sys.modules.get(module), "__dict__", {})
+    for at in range(1, len(parts)):
+        name = ".".join(parts[:at])
+        if name != module and parts[at] in holds and (name.endswith(f".{module}") or module.endswith(f".{name}")):
+            return True
+    return False
 
 
 def _state(content: Any) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,17 @@ def test_steps_are_no_workflows(bench: Bench) -> None:
     assert list(contract.gates) == ["approval"]
     step = flows["claim"].__wrapped__.__globals__["judge"]
     assert own_name(step) is None
+
+
+def test_classes_of_a_module_that_is_loaded_under_another_root(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was recorded as package.app.Claim is not gone where the tests have the application as app."""
+    store = bench.store("claim")
+    flows = bench.flows(CLAIM)
+    module = sys.modules.pop("desk_app")
+    (found,) = breaking(store, flows)
+    assert (found.code, "desk_app.Claim" in found.message) == ("output-contract", True)
+    monkeypatch.setitem(sys.modules, "package.desk_app", module)
+    assert breaking(store, flows) == []
 
 
 def test_topics_that_cannot_be_read_off(bench: Bench) -> None:
