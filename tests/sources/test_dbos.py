@@ -20,9 +20,14 @@ from typing import Any
 
 import pytest
 
+from pytest_loom import simulate_deploy
+from pytest_loom.deploy.decide import Today
+from pytest_loom.deploy.simulate import simulate_share
 from pytest_loom.errors import LogError
 from pytest_loom.log.event import Log
-from pytest_loom.sources import iter_file, load_logs, source_of
+from pytest_loom.log.share import Share
+from pytest_loom.sources import LogStream, iter_file, iter_wanted, load_logs, source_of
+from pytest_loom.sources.dbos import mapping
 from pytest_loom.sources.dbos.pickles import MAX_NESTING, read_pickle
 from pytest_loom.sources.dbos.recorded import recorded
 from pytest_loom.sources.dbos.revive import Unknown, Untold, revived
@@ -233,6 +238,51 @@ def test_one_bad_row_hides_no_other(store: Store) -> None:
     assert logs["r2"].state.frames["load"].output["$via"] == "opaque"
     assert logs["r3"].workflow_id == "unknown"
     assert all(log.state.in_flight for log in logs.values())
+
+
+@pytest.mark.parametrize("scope", ["auto", "in-flight", "all"])
+@pytest.mark.parametrize("share", [None, Share(1, 3)], ids=["whole", "share"])
+def test_workflows_that_are_over_are_not_read_where_nobody_asks(
+    store: Store, monkeypatch: pytest.MonkeyPatch, scope: Any, share: Share | None
+) -> None:
+    """The database is asked for unfinished ones; the report counts the others as if they had been read."""
+    statuses = ["PENDING", "ENQUEUED", "DELAYED", "SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+    for number in range(28):
+        store.run(f"r{number:02}", (1, "load", pickled(1)), status=statuses[number % 7])
+    store.connection.execute("UPDATE workflow_status SET status = NULL WHERE workflow_uuid = 'r00'")
+    store.connection.commit()
+    store.connection.close()
+    read: list[str] = []
+    to_log = mapping.to_log
+
+    def noting(rows: Any, path: str) -> Any:
+        read.append(rows.status["workflow_uuid"])
+        return to_log(rows, path)
+
+    monkeypatch.setattr("pytest_loom.sources.dbos.to_log", noting)
+    rules: dict[str, Any] = {"contract": None, "scope": scope, "policy": None, "checks": ()}
+    flows = {"flow": {"workflowId": "flow", "steps": {}}}
+    ways = (lambda wanted: iter_wanted(store.file, wanted, share), lambda wanted: iter_file(store.file, share))
+    reports = [simulate_share(LogStream(way), Today(flows), **rules).as_dict() for way in ways]
+    assert reports[0] == reports[1]
+    mine = [f"r{number:02}" for number in range(28) if share is None or share.holds(f"r{number:02}")]
+    unfinished = [name for name in mine if int(name[1:]) % 7 < 3]
+    assert read == [*(mine if scope == "all" else unfinished), *mine]
+    assert reports[0]["in_flight"] == len(unfinished)
+    assert reports[0]["skipped"] == (0 if scope == "all" else len(mine) - len(unfinished))
+
+
+def test_a_database_in_which_all_is_over(store: Store) -> None:
+    """There is no run to judge, which is said and green; an empty one is an error as ever."""
+    store.run("r1", status="SUCCESS")
+    store.connection.close()
+    report = simulate_deploy(store.file, {"flow": {"workflowId": "flow"}})
+    assert (report.ok, report.examined, report.skipped) == (True, 0, 1)
+    with contextlib.closing(sqlite3.connect(store.file)) as connection:
+        connection.execute("DELETE FROM workflow_status")
+        connection.commit()
+    report = simulate_deploy(store.file, {"flow": {"workflowId": "flow"}})
+    assert [found.code for found in report.findings] == ["log-unreadable"]
 
 
 def test_a_store_in_use_is_read_with_its_log_and_left_alone(store: Store) -> None:

@@ -15,7 +15,7 @@ from pytest_loom.errors import LogError, printable
 from pytest_loom.log.event import MAX_DEPTH, Log, LogBuilder, too_deep
 from pytest_loom.log.schema import is_kernel_type
 from pytest_loom.sources.dbos.pickles import opaque, read_pickle, typed
-from pytest_loom.sources.dbos.tables import Row, Rows
+from pytest_loom.sources.dbos.tables import OVER, Row, Rows
 
 NULL_TOPIC = "__null__topic__"
 UNNAMED = "unknown"
@@ -103,7 +103,7 @@ class _Writer:
         self.builder.path = path
         self.time = _time(self.status["created_at"], 0)
         self.operations = {self._number(row): row for row in rows.operations}
-        self.over = self.status["status"] in ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
+        self.over = self.status["status"] in OVER
         self.read: set[Any] = set()
         self.notices: list[str] = []
 

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_loom.log.share import Share, key_of
+from pytest_loom.sources import OutOfScope
 from pytest_loom.sources.databases import NotMine, columns, postgres, sqlite_file
 
 Row = dict[str, Any]
+
+OVER = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
+"""The statuses of workflows that are over."""
 
 DEFAULT_SCHEMA = '"dbos".'
 _AT_ONCE = 200
@@ -88,23 +92,26 @@ class Database(Protocol):
         """The table as a query names it."""
 
 
-def read_file(path: Path, share: Share | None = None) -> Iterator[Rows]:
+def read_file(path: Path, share: Share | None = None, *, unfinished: bool = False) -> Iterator[Rows | OutOfScope]:
     """The workflows of a SQLite file, or of a share of it. Raises LogError."""
     with sqlite_file(path) as connection:
-        yield from workflows(_SQLite(connection), share)
+        yield from workflows(_SQLite(connection), share, unfinished)
 
 
-def read_address(address: str, share: Share | None = None) -> Iterator[Rows]:
+def read_address(address: str, share: Share | None = None, *, unfinished: bool = False) -> Iterator[Rows | OutOfScope]:
     """The workflows, or a share, of the PostgreSQL database at ``address``; ``?schema=NAME`` where it is not ``dbos``.
 
     Raises LogError, and NotMine where there are no tables of DBOS.
     """
     with postgres(address, "dbos") as (connection, schema):
-        yield from workflows(_Postgres(connection, schema or DEFAULT_SCHEMA), share)
+        yield from workflows(_Postgres(connection, schema or DEFAULT_SCHEMA), share, unfinished)
 
 
-def workflows(database: Database, share: Share | None) -> Iterator[Rows]:
-    """Each workflow with its rows, by id. Raises NotMine where the tables are not those of DBOS."""
+def workflows(database: Database, share: Share | None, unfinished: bool) -> Iterator[Rows | OutOfScope]:
+    """Each workflow with its rows, by id. Raises NotMine where the tables are not those of DBOS.
+
+    ``unfinished``: those that are over by their status are only counted, whatever else is wrong with them.
+    """
     known = database.columns("workflow_status")
     if not known >= _NEEDED or "function_id" not in database.columns("operation_outputs"):
         raise NotMine(
@@ -117,8 +124,15 @@ def workflows(database: Database, share: Share | None) -> Iterator[Rows]:
         migration = max((number for number in numbers if isinstance(number, int)), default=None)
     parts = {table: (part, database.columns(table)) for table, part in _PARTS.items()}
     batch: list[Row] = []
-    where = "" if share is None else f"WHERE {database.key} BETWEEN {share.begin} AND {share.end - 1}"
-    query = f"SELECT {_selected(_STATUS, known)} FROM {database.name('workflow_status')} {where} ORDER BY workflow_uuid"
+    statuses = database.name("workflow_status")
+    own = "1 = 1" if share is None else f"{database.key} BETWEEN {share.begin} AND {share.end - 1}"
+    if unfinished:
+        over = f"status IN ({', '.join(repr(status) for status in OVER)})"
+        ((count,),) = database.stream(f"SELECT count(*) FROM {statuses} WHERE {own} AND {over}")
+        if count:
+            yield OutOfScope(count)
+        own = f"{own} AND (status IS NULL OR NOT {over})"
+    query = f"SELECT {_selected(_STATUS, known)} FROM {statuses} WHERE {own} ORDER BY workflow_uuid"
     for row in database.stream(query):
         batch.append(_row(_STATUS, row))
         if len(batch) == _AT_ONCE:

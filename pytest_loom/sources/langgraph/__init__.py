@@ -1,6 +1,10 @@
 """LangGraph checkpoint stores as logs, without langgraph: SQLite files of every layout, and PostgreSQL.
 
 A thread is a run. ``LangGraphSource(decrypt=...)`` reads what LangGraph's EncryptedSerializer wrote, too.
+
+Threads that are over are read like others, also where a simulation asks for unfinished ones only: no column says that a
+thread is over. It is when no channel was written that some node has not seen, which only the decoded checkpoint and the
+writes beside it tell (``frontier``), in every namespace; a query that guessed it would lose waiting runs.
 """
 
 from __future__ import annotations

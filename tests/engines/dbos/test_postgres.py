@@ -13,7 +13,9 @@ import pytest
 
 from pytest_loom import simulate_deploy
 from pytest_loom.errors import LogError
-from pytest_loom.sources import load_logs
+from pytest_loom.log.event import Log
+from pytest_loom.log.share import Share
+from pytest_loom.sources import OutOfScope, Wanted, iter_address, load_logs
 from pytest_loom.sources.databases import postgres
 from tests.engines.conftest import needs_postgres
 from tests.engines.dbos.changes import APPS, CHANGES, changed
@@ -65,6 +67,28 @@ def test_a_change_is_found_in_a_postgres_database(address: str, bench: Bench) ->
         assert [found.code for found in broken] == ([change.code] if change.lost else []), name
         assert "s3cret" not in str(report.as_dict())
         assert all(found.source.startswith("postgresql://loom@127.0.0.1:") for found in broken)
+
+
+def test_workflows_that_are_over_are_counted_and_not_read(address: str, bench: Bench) -> None:
+    """The server is asked for those that are not, with a share and without."""
+    import psycopg
+
+    copied = "workflow_uuid, status, name, created_at, updated_at"
+    query = f"INSERT INTO dbos.workflow_status ({copied}) SELECT %s, 'SUCCESS', name, created_at, updated_at"
+    with psycopg.connect(address, autocommit=True) as connection:
+        for number in range(6):
+            connection.execute(f"{query} FROM dbos.workflow_status WHERE workflow_uuid = 'run-1'", (f"over-{number}",))
+    flows = bench.flows(changed(CHANGES["nothing"]))
+    try:
+        report = simulate_deploy(address, flows)
+        assert (report.in_flight, report.examined, report.skipped) == (1, 1, 6)
+        parts = [list(iter_address(address, Share(number, 3), Wanted("auto"))) for number in range(3)]
+        assert sum(item.runs for items in parts for item in items if isinstance(item, OutOfScope)) == 6
+        assert [item.execution_id for items in parts for item in items if isinstance(item, Log)] == ["run-1"]
+        assert len(list(iter_address(address, None, Wanted("all")))) == 7
+    finally:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("DELETE FROM dbos.workflow_status WHERE status = 'SUCCESS'")
 
 
 def test_a_database_that_holds_both_gives_both(address: str, server: str) -> None:
