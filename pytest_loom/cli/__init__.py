@@ -28,6 +28,7 @@ _COMMANDS = {
     "contract": ("pytest_loom.cli.contract", "what a flow promises to its runs, and what changed in that"),
     "import": ("pytest_loom.cli.importing", "make golden logs out of recorded runs, wherever they are kept"),
     "scan": ("pytest_loom.cli.scan", "find secrets that are left in goldens, and show none of them"),
+    "doctor": ("pytest_loom.cli.doctor", "what is configured, what is found, why nothing was collected"),
     "scrub": ("pytest_loom.cli.scrub", "take secrets out of goldens"),
 }
 """By the name of a command: its module, and what it does."""

@@ -63,7 +63,7 @@ def _files(paths: list[str]) -> Iterator[Path]:
     found: dict[Path, None] = {}
     for path in map(Path, paths or [os.path.relpath(read_settings(Path.cwd()).base)]):
         if path.is_dir():
-            found.update(dict.fromkeys(_walk(path)))
+            found.update(dict.fromkeys(walk(path)))
         elif is_candidate_file(path.name) and os.path.lexists(path):
             found[path] = None
         elif os.path.lexists(candidate_file(path)):
@@ -73,7 +73,8 @@ def _files(paths: list[str]) -> Iterator[Path]:
     yield from found
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def walk(folder: Path) -> Iterator[Path]:
+    """The files of candidates below a folder."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _NEVER_WALKED and not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(names) if is_candidate_file(name))

@@ -18,16 +18,22 @@ _TOML = ("pytest.toml", ".pytest.toml")
 
 @dataclass(frozen=True)
 class Settings:
-    """``base``: the folder that relative paths start from; ``values``: what the configuration says."""
+    """``base``: the folder that relative paths start from; ``values``: what the configuration says; ``file``: where."""
 
     base: Path
     values: dict[str, Any] = field(default_factory=dict)
+    file: Path | None = None
 
     def lines(self, name: str) -> list[str]:
         """A setting that has several lines."""
         value = self.values.get(name, "")
         found = value if isinstance(value, list) else str(value).splitlines()
         return [line for item in found if (line := str(item).strip())]
+
+    def text(self, name: str) -> str:
+        """A setting of one line, "" where it is not set."""
+        value = self.values.get(name) or ""
+        return " ".join(map(str, value)) if isinstance(value, list) else str(value).strip()
 
     def path(self, name: str, default: str) -> Path:
         """A setting that is a path."""
@@ -41,7 +47,7 @@ def read_settings(folder: Path) -> Settings:
             path = parent / name
             values = _read(path) if path.is_file() else None
             if values is not None:
-                return Settings(parent, values)
+                return Settings(parent, values, path)
     return Settings(folder)
 
 
