@@ -113,7 +113,7 @@ def relinked(text: str, page: str, config: Any) -> str:
     _, anchors = readme()
     generated = page in anchors.values() or page in PAPERS.values()
     here = "" if generated else posixpath.join("docs", posixpath.dirname(page))
-    papers = PAPERS | {"README.md": "index.md"}
+    papers = PAPERS | {"README.md": "index.md", "docs/codes": "codes/index.md"}
 
     def link(match: re.Match[str]) -> str:
         words, target = match[1], match[2]

@@ -109,6 +109,14 @@ def test_installing_it_brings_only_what_the_design_names(metadata: Message) -> N
     assert names == ["deepdiff", "msgspec", "pluggy", "pydantic", "pytest", "syrupy"]
 
 
+@pytest.mark.skipif(not (ROOT / ".ci" / "run").is_file(), reason="an sdist has no CI")
+def test_extras_go_together(project: dict[str, Any]) -> None:
+    """CI installs all extras at once, so no two of them ask for what excludes the other."""
+    named = re.search(r'"\$LOOM_WHEEL\[([\w,-]+,[\w,-]+)\]"', (ROOT / ".ci" / "run").read_text())
+    assert named is not None
+    assert set(named[1].split(",")) == set(project["optional-dependencies"])
+
+
 def test_one_version_everywhere(project: dict[str, Any], metadata: Message) -> None:
     """pyproject.toml, the wheel, what is installed, ``__version__`` and the newest entry of the changelog agree."""
     newest = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
