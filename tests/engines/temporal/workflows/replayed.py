@@ -8,15 +8,17 @@ import itertools
 import os
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 MINUTE = timedelta(minutes=1)
-Sequence = getattr(workflow, "Sequence", collections.abc.Sequence)
-"""What the SDK compares a dynamic workflow's annotation with: older ones with that of typing."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+else:  # what the SDK compares a dynamic workflow's annotation with: older ones with that of typing
+    Sequence = getattr(workflow, "Sequence", collections.abc.Sequence)
 
 
 @dataclass
