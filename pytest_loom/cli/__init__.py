@@ -20,16 +20,16 @@ from pytest_loom.errors import LoomError
 __all__ = ["ERROR", "FINDING", "OK", "main"]
 
 _COMMANDS = {
-    "show": ("pytest_loom.cli.show", "show a run: its timeline, its state after an event, the rounds of a step"),
-    "diff": ("pytest_loom.cli.diff", "compare runs: what is different, step by step, and how to ignore it"),
-    "review": ("pytest_loom.cli.review", "accept or reject, one by one, what failed tests would have goldens be"),
-    "simulate": ("pytest_loom.cli.simulate", "hold recorded runs against today's flows: what would a deploy break?"),
-    "merge": ("pytest_loom.cli.merge", "make one report of the reports of shards"),
+    "show": ("pytest_loom.cli.show", "a run's timeline, its state after an event, the rounds of a step"),
+    "diff": ("pytest_loom.cli.diff", "compare runs, step by step"),
     "contract": ("pytest_loom.cli.contract", "what a flow promises to its runs, and what changed in that"),
     "import": ("pytest_loom.cli.importing", "make golden logs out of recorded runs, wherever they are kept"),
+    "review": ("pytest_loom.cli.review", "accept or reject what failed tests would have goldens be"),
     "scan": ("pytest_loom.cli.scan", "find secrets that are left in goldens, and show none of them"),
-    "doctor": ("pytest_loom.cli.doctor", "what is configured, what is found, why nothing was collected"),
     "scrub": ("pytest_loom.cli.scrub", "take secrets out of goldens"),
+    "simulate": ("pytest_loom.cli.simulate", "hold recorded runs against today's flows, without pytest"),
+    "merge": ("pytest_loom.cli.merge", "make one report of the reports of shards"),
+    "doctor": ("pytest_loom.cli.doctor", "what is configured and found, and why nothing was collected"),
 }
 """By the name of a command: its module, and what it does."""
 
@@ -66,10 +66,11 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pytest-loom",
         description="Recorded runs of workflows and agents, outside of pytest.",
-        epilog="Exit status: 0 fine, 1 something was found, 2 wrong usage or an error.",
+        epilog="pytest-loom COMMAND --help says more. Exit status: 0 fine, 1 something was found, 2 wrong usage or an"
+        " error.",
     )
     parser.add_argument("--version", action="version", version=f"pytest-loom {_version()}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
     for name, (module, what) in _COMMANDS.items():
         one = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
         one.add_argument("--json", action="store_true", help="say the outcome as one JSON object on standard output")

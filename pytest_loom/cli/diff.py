@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--compare", action="append", choices=("all", *KINDS), metavar="KIND",
-        help=f"all, or one of {', '.join(KINDS)}; may be given several times (default: the first {len(DEFAULT)})",
+        help="compare this kind of difference, such as step-input, or all; may be given several times",
     )  # fmt: skip
     add_flows(parser)
 

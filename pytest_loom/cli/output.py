@@ -33,7 +33,7 @@ class Output:
         """One line of the result."""
         if not self.as_json:
             self._clear()
-            shown = printable(text, _LONGEST)
+            shown = _shown(text)
             print(f"\x1b[{_STYLES[style]}m{shown}\x1b[0m" if style and shown and self._paints else shown)
 
     def lines(self, texts: Iterable[str], style: Style = "") -> None:
@@ -60,7 +60,7 @@ class Output:
     def note(self, text: str) -> None:
         """A line for people."""
         self._clear()
-        print(printable(text, _LONGEST), file=sys.stderr)
+        print(_shown(text), file=sys.stderr)
 
     def error(self, problem: LoomError | str) -> None:
         """What went wrong, where, and what to do next, in one line."""
@@ -77,6 +77,16 @@ class Output:
         if self._shown:
             print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
             self._shown = 0
+
+
+def _shown(text: str) -> str:
+    """A line in which nothing that a log says is a command: to a terminal, or to a step of GitHub Actions."""
+    text = printable(text, _LONGEST)
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    from pytest_loom.report.github import inert
+
+    return inert(text)
 
 
 def one_line(problem: LoomError | str) -> str:
