@@ -71,6 +71,12 @@ TAKEN = {
         "same-state",
     ),
     "test_meaning_that_changed_under_one_number": ("drift", "drift-output"),
+    "test_showing_a_run": ("cli-show", "cli-show-output", "cli-at", "cli-at-output"),
+    "test_comparing_runs_and_contracts": ("cli-diff", "cli-diff-output", "cli-contract", "cli-contract-output"),
+    "test_review": ("cli-review-change", "cli-review", "cli-review-output", "cli-gitignore"),
+    "test_secrets_in_goldens": ("cli-scan", "cli-scan-output"),
+    "test_simulations_without_pytest": ("cli-simulate", "cli-simulate-output", "cli-shards"),
+    "test_doctor": ("cli-doctor", "cli-doctor-output"),
     "test_import": ("import-command", "import-output", "import-simulation"),
     "test_imports_of_stores": ("import-store", "import-temporal"),
     "test_a_golden_thread_and_a_trace": (
@@ -502,6 +508,75 @@ def test_ready_made_scorers_and_the_fixtures_methods_exist() -> None:
     (row,) = (row for row in README.splitlines() if row.startswith("| `loom` |"))
     said = re.findall(r"`([^`]+)`", row.split("|")[2])
     assert sorted(said) == sorted(name for name in vars(Loom) if not name.startswith("_"))
+
+
+def _shows(name: str, folder: Path, status: int) -> None:
+    """The command of a block ends so, and prints what the page shows."""
+    done = _run(_line(name), folder)
+    assert done.returncode == status, done.stderr
+    assert_shows(BLOCKS[f"{name}-output"].text, done.stdout)
+
+
+def test_showing_a_run(clone: Path) -> None:
+    """The timeline and the state that the page shows are what the commands print."""
+    for name in ("cli-show", "cli-at"):
+        _shows(name, clone / "example_project", 0)
+
+
+def test_comparing_runs_and_contracts(clone: Path) -> None:
+    """The differences that the page shows are those of the example's runs and releases."""
+    for name in ("cli-diff", "cli-contract"):
+        _shows(name, clone / "example_project", 1)
+
+
+def test_review(clone: Path) -> None:
+    """The page's change leaves the candidate that it shows; accepted, the test is green; git leaves out what it says."""
+    project = clone / "example_project"
+    _change(project / "refund_desk/shop.py", "> 50_000", "> 95_000")
+    assert BLOCKS["cli-review-change"].text.splitlines()[1] in (project / "refund_desk/shop.py").read_text()
+    tests = "python -m pytest tests/test_goldens.py"
+    assert _run(tests, project).returncode == 1
+    _shows("cli-review", project, 1)
+    assert _run("pytest-loom review --accept-all", project).returncode == 0
+    assert _run(tests, project).returncode == 0
+    ignored = BLOCKS["cli-gitignore"].text.splitlines()[1:]
+    assert all(line in (ROOT / ".gitignore").read_text().splitlines() for line in ignored)
+
+
+def test_secrets_in_goldens(clone: Path) -> None:
+    """A key that came into a golden is found as the page shows it, and taken out."""
+    logs = clone / "example_project/tests/logs"
+    text = (logs / "refund-waiting.loom.jsonl").read_text()
+    (logs / "leaky.loom.jsonl").write_text(
+        text.replace('"input":{', '"input":{"card":{"api_key":"hunter2hunter2"},', 1)
+    )
+    _shows("cli-scan", clone / "example_project", 1)
+    assert _run("pytest-loom scrub tests/logs", clone / "example_project").returncode == 0
+    assert _run(_line("cli-scan"), clone / "example_project").returncode == 0
+
+
+def test_simulations_without_pytest(clone: Path) -> None:
+    """The verdict that the page shows is what two processes find; the page's shards make one green report."""
+    project = clone / "example_project"
+    _shows("cli-simulate", project, 1)
+    for command in BLOCKS["cli-shards"].text.splitlines():
+        done = _run(command, project)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((project / "whole.json").read_text())["summary"]["runs"] == 12
+    assert (project / "whole.md").exists()
+
+
+def test_doctor(clone: Path) -> None:
+    """What the page shows of the example project is what doctor finds there."""
+    _shows("cli-doctor", clone / "example_project", 0)
+
+
+def test_the_table_of_commands() -> None:
+    """The page names every command, and no other."""
+    from pytest_loom.cli import _COMMANDS
+
+    rows = re.findall(r"^\| `(\w+)` \|", PAGES["docs/command-line.md"], re.M)
+    assert rows == list(_COMMANDS)
 
 
 def test_import(clone: Path) -> None:

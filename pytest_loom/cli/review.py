@@ -158,10 +158,10 @@ class _Review:
         )
 
     def _show(self, one: Candidate, found: Differences | None, place: str) -> None:
-        test = f", {printable(one.facts.test, 200)}" if one.facts.test else ""
-        self.out.line(f"[{place}] {printable(shown(one.golden), 200)}{test}", "bold")
+        self.out.line(f"[{place}] {printable(one.facts.test or shown(one.golden), 200)}", "bold")
         if found is None:
-            self.out.line(f"  there is no golden yet: {len(one.log)} events, {one.log.state.status}")
+            self.out.line(f"  there is no golden yet: {printable(shown(one.golden), 200)}")
+            self.out.line(f"  the candidate has {len(one.log)} events and is {one.log.state.status}")
         else:
             verdict, *lines = explain(found, width=78)
             self.out.lines(f"  {line}" for line in [verdict, *lines])
