@@ -530,7 +530,7 @@ def test_comparing_runs_and_contracts(clone: Path) -> None:
 
 
 def test_review(clone: Path) -> None:
-    """The page's change leaves the candidate that it shows; accepted, the test is green; git leaves out what it says."""
+    """The page's change leaves the candidate that it shows; once it is accepted, the test is green."""
     project = clone / "example_project"
     _change(project / "refund_desk/shop.py", "> 50_000", "> 95_000")
     assert BLOCKS["cli-review-change"].text.splitlines()[1] in (project / "refund_desk/shop.py").read_text()
