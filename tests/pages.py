@@ -43,7 +43,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         words[0] = sys.executable
     elif words[0] == "pytest-loom":
         words[:1] = [sys.executable, "-m", "pytest_loom"]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LOOM_"))}
+    ours = ("PYTEST_", "LOOM_", "GITHUB_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours) and name != "CI"}
     clean["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     clean["PYTHONDONTWRITEBYTECODE"] = "1"  # or Python takes the bytecode of what a file was a moment ago
     clean["PYTEST_ADDOPTS"] = "-p pytest_loom.plugin -p syrupy -p no:cacheprovider"

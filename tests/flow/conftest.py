@@ -10,6 +10,15 @@ from types import ModuleType
 
 import pytest
 
+import pytest_loom
+import pytest_loom.flow.api
+
+
+@pytest.fixture(autouse=True)
+def flow_is_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked for the name first, ``pytest_loom.flow`` is the package here: tests reach into it by this name."""
+    monkeypatch.setitem(vars(pytest_loom), "flow", sys.modules["pytest_loom.flow"])
+
 
 @pytest.fixture(scope="session")
 def golden_flows() -> Iterator[ModuleType]:

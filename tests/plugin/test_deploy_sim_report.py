@@ -363,8 +363,9 @@ def test_ten_logs_are_opened_once_each(desk: Desk) -> None:
         desk.log(f"logs/{number}.loom.jsonl")
     desk.write(
         "conftest.py",
-        "from pytest_loom.sources import loom\nreal = loom.LoomSource.read\n\ndef read(self, path):\n"
-        "    open('opened.txt', 'a').write(f'{path}\\n')\n    return real(self, path)\n\nloom.LoomSource.read = read\n",
+        "from pytest_loom.sources import loom\nreal = loom.LoomSource.read_wanted\n\ndef read(self, path, *more):\n"
+        "    open('opened.txt', 'a').write(f'{path}\\n')\n    return real(self, path, *more)\n\n"
+        "loom.LoomSource.read_wanted = read\n",
     )
     assert desk.apart(SIM, "--collect-only") == PASSED
     assert not (desk.path / "opened.txt").exists()

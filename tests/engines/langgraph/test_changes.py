@@ -137,7 +137,7 @@ def test_a_node_that_never_ends_is_given_up(bench: Bench, monkeypatch: pytest.Mo
     endless = HEAD + APPS["chain"].replace("def b(s):", "def b(s):\n    while True: pass")
     flows = bench.flows(endless)
     monkeypatch.setattr(shadow, "SECONDS", 1.0)
-    monkeypatch.setattr(shadow.shadow_of, "__kwdefaults__", {"seconds": 1.0})
+    monkeypatch.setattr(shadow.shadow_of, "__kwdefaults__", {"seconds": 1.0, "target": None})
     for _ in range(2):
         report = simulate_deploy(load_logs(_store(bench, change)), flows)
         assert {found.code for found in report.findings} == {"suspended-carryover"}
