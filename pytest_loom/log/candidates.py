@@ -30,13 +30,13 @@ class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
     ignore: list[str] = []
     compare: list[str] | Literal["all"] | None = None
     tolerance: dict[str, float] | None = None
-    unordered: list[str] | Literal[True] = []
+    unordered: list[str] | bool = []
     comparators: list[str] = []
 
     @property
     def rules(self) -> dict[str, Any]:
         """The arguments, those apart that are not said."""
-        said = {"ignore": self.ignore, "tolerance": self.tolerance, "unordered": self.unordered}
+        said = {"ignore": self.ignore, "tolerance": self.tolerance, "unordered": self.unordered or []}
         return said if self.compare is None else {**said, "compare": self.compare}
 
 
