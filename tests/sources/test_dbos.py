@@ -469,7 +469,7 @@ def stores() -> list[Path]:
 
 
 @needs_corpus
-@pytest.mark.parametrize("file", stores(), ids=lambda file: f"{file.parent.parent.name}-{file.stem}")
+@pytest.mark.parametrize("file", [pytest.param(file, id=f"{file.parent.parent.name}-{file.stem}") for file in stores()])
 def test_shared_databases_are_read_whole(file: Path) -> None:
     """As many runs, steps, unread messages and ends are read as SQL counts in the file itself."""
     logs = list(load_logs(file))
