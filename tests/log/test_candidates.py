@@ -107,7 +107,7 @@ def test_a_payload_that_speaks_of_candidates(tmp_path: Path) -> None:
         '"candidate":{"rules":{"ignore":"a"}}',
         '"candidate":{"rules":{"compare":5}}',
         '"candidate":{"rules":{"tolerance":{"abs":"x"}}}',
-        '"candidate":{"rules":{"unordered":false}}',
+        '"candidate":{"rules":{"unordered":5}}',
         '"candidate":' + "[" * 5_000,
     ],
 )
