@@ -28,7 +28,7 @@ CANDIDATES = (".jsonl.new", ".jsonl.gz.new")
 """How files of candidates that wait for review end: they lie beside goldens, and are no recorded runs."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _BLOCK = 1024 * 1024
 
 
@@ -110,7 +110,7 @@ def line_blocks(stream: IO[bytes], path: Path) -> Iterator[tuple[int, int, bytes
     is_first = True
     while chunk := stream.read(_BLOCK):
         if is_first:
-            chunk = chunk.removeprefix(_BOM)
+            chunk = chunk.removeprefix(BOM)
             is_first = False
         cut = chunk.rfind(b"\n") + 1
         if not cut:

@@ -12,9 +12,10 @@ import json
 import os
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import IO, cast
 
@@ -29,6 +30,9 @@ from pytest_loom.log.share import Share
 
 WHOLE_FILE = 64 * 1024 * 1024
 """Up to this many bytes are grouped in memory in one pass."""
+
+
+_MANY_HEADS = 200_000
 
 
 class _Head(msgspec.Struct, gc=False, rename="camel"):
@@ -151,12 +155,12 @@ def _index(path: Path) -> tuple[FileFacts, dict[int, int]]:
 
 
 def repeated(heads: array[int]) -> set[int]:
-    """The numbers that an array holds more than once, found part by part: a million of them must not all be objects."""
-    parts = len(heads) // 65_536 + 1
+    """The numbers that an array holds more than once; those of a long one are not all made objects at once."""
+    parts = 1 if len(heads) < _MANY_HEADS else 8
     found: set[int] = set()
     for part in range(parts):
-        ordered = sorted(head for head in heads if head % parts == part)
-        found |= {a for a, b in pairwise(ordered) if a == b}
+        counts = Counter(heads if parts == 1 else (head for head in heads if head % parts == part))
+        found.update(head for head, count in counts.items() if count > 1)
     return found
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from gzip import GzipFile
 from itertools import compress, islice
 from operator import ne
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import IO, NamedTuple
 from pytest_loom.errors import LogError
 from pytest_loom.log.alike import Book, Hit
 from pytest_loom.log.event import UNDECODABLE, Log
-from pytest_loom.log.files import line_blocks, open_log
+from pytest_loom.log.files import BOM, line_blocks, open_log
 from pytest_loom.log.read import (
     WHOLE_FILE,
     Changed,
@@ -83,6 +84,8 @@ def _index(path: Path, share: Share | None) -> _Index | None:
     try:
         with open_log(path) as stream:
             index = _Index(facts_of(stream))
+            if not isinstance(stream, GzipFile) and index.facts[2] > WHOLE_FILE + len(BOM):
+                index.blocks = None  # which would turn out later
             for _, lines, block in line_blocks(stream, path):
                 try:
                     heads = decode_heads(block)
@@ -97,51 +100,88 @@ def _index(path: Path, share: Share | None) -> _Index | None:
                         index.blocks = None
                 names = [head.execution_id for head in heads]
                 starts = [0, *compress(range(1, lines), map(ne, names, islice(names, 1, None)))]
-                sizes = [end - start for start, end in zip(starts, [*starts[1:], lines], strict=True)]
+                sizes = [1] * lines
+                if len(starts) < lines:  # else each line is another's than the one before
+                    sizes = [end - start for start, end in zip(starts, [*starts[1:], lines], strict=True)]
+                    names = [names[start] for start in starts]
                 if names[0] == current:
                     index.counts[-1] += sizes.pop(0)
-                    del starts[0]
-                index.owners.extend(hash(names[start]) for start in starts)
+                    del names[0]
+                index.owners.extend(map(hash, names))
                 index.counts.extend(sizes)
                 if share is not None:
-                    index.others.extend(not share.holds(names[start]) for start in starts)
-                current = names[-1]
+                    index.others.extend(not share.holds(name) for name in names)
+                current = heads[-1].execution_id
     except LogError:
         return None
     return index if index.owners else None
 
 
 def _walk(index: _Index, path: Path, book: Book) -> Iterator[Log | LogError | Text | Hit]:
-    """The second pass. Executions whose lines are not all together wait for their last ones.
+    """The second pass."""
+    scattered = repeated(index.owners)
+    with ExitStack() as stack:
+        stream = None if index.blocks is not None else stack.enter_context(open_log(path))
+        blocks = _kept(index) if stream is None else _again(index, path, stream)
+        yield from _mixed(index, scattered, blocks, path, book) if scattered else _in_turn(index, blocks, path, book)
+
+
+def _in_turn(
+    index: _Index, blocks: Iterator[tuple[int, bytes]], path: Path, book: Book
+) -> Iterator[Log | LogError | Text | Hit]:
+    """Executions whose lines are all together."""
+    reading = _Reading(blocks, path)
+    line = 1
+    for place, count in enumerate(index.counts):
+        numbers = range(line, line + count)
+        line += count
+        is_others = index.others and index.others[place]
+        found = reading.take(numbers, None if is_others else book)
+        if isinstance(found, Hit):
+            yield found
+        elif not is_others:
+            yield from _long_way([_Piece(numbers, found)], path)
+
+
+def _mixed(
+    index: _Index, scattered: set[int], blocks: Iterator[tuple[int, bytes]], path: Path, book: Book
+) -> Iterator[Log | LogError | Text | Hit]:
+    """Executions among each other, each of which waits for its last line.
 
     In a file that is kept they come in the order of their first lines, else of their last ones, as in ``read_jsonl``.
     """
-    scattered = repeated(index.owners)
-    left = Counter(owner for owner in index.owners if owner in scattered) if scattered else {}
-    waiting: dict[int, list[_Piece]] = {}
-    holds = bool(scattered) and index.blocks is not None
-    lines = 1
-    with ExitStack() as stack:
-        stream = None if index.blocks is not None else stack.enter_context(open_log(path))
-        reading = _Reading(index, path, stream)
-        for number, (owner, count) in enumerate(zip(index.owners, index.counts, strict=True)):
-            numbers = range(lines, lines + count)
-            lines += count
-            if index.others and index.others[number]:
-                reading.take(numbers, None)
-                continue
-            found = reading.take(numbers, None if holds or owner in scattered else book)
-            if isinstance(found, Hit):
-                yield found
-            elif not holds and owner not in scattered:
-                yield from _long_way([_Piece(numbers, found)], path)
+    left = Counter(owner for owner in index.owners if owner in scattered) if index.blocks is None else None
+    waiting: dict[int, tuple[list[bytes], list[int]]] = {}
+    others = index.others
+    lines: list[bytes] = []
+    at, number, uncut = 0, 1, 0
+    for place, (owner, count) in enumerate(zip(index.owners, index.counts, strict=True)):
+        while at + count > len(lines):
+            block = next(blocks)[1].split(b"\n")
+            if block[-1]:  # the file does not end with a newline
+                uncut = number + len(lines) - at + len(block) - 1
             else:
-                waiting.setdefault(owner, []).append(_Piece(numbers, found))
-                left[owner] -= 1
-                if not holds and not left[owner]:
-                    yield from _joined(waiting.pop(owner), path, book)
-    for pieces in waiting.values():
-        yield from _joined(pieces, path, book)
+                del block[-1]
+            lines, at = lines[at:] + block, 0
+        if not others or not others[place]:
+            found = waiting.get(owner)
+            if found is None:
+                found = waiting[owner] = ([], [])
+            if count == 1:
+                found[0].append(lines[at])
+                found[1].append(number)
+            else:
+                found[0].extend(lines[at : at + count])
+                found[1].extend(range(number, number + count))
+            if left is not None:
+                if owner in scattered:
+                    left[owner] -= 1
+                if not left[owner]:
+                    yield from _joined(*waiting.pop(owner), uncut, path, book)
+        at += count
+        number += count
+    for texts, numbers in waiting.values():
+        yield from _joined(texts, numbers, uncut, path, book)
 
 
 class _Piece(NamedTuple):
@@ -149,15 +189,22 @@ class _Piece(NamedTuple):
     text: bytes
 
 
-def _joined(pieces: list[_Piece], path: Path, book: Book) -> Iterator[Log | LogError | Text | Hit]:
-    """An execution whose lines came in pieces."""
-    text = b"".join(piece.text for piece in pieces)
-    numbers = [number for piece in pieces for number in piece.numbers]
+def _joined(
+    lines: list[bytes], numbers: list[int], uncut: int, path: Path, book: Book
+) -> Iterator[Log | LogError | Text | Hit]:
+    """An execution whose lines came in pieces. ``uncut`` is the number of a line that ends without a newline."""
+    text = b"\n".join(lines) + (b"" if numbers[-1] == uncut else b"\n")
     hit = book.find(text, 0, str(path), numbers) if _is_utf8(text) else None
     if hit is not None and hit.end == len(text):
         yield hit
-    else:
-        yield from _long_way(pieces, path)
+        return
+    pieces = []
+    at = 0
+    for line, number in zip(lines, numbers, strict=True):
+        end = at + len(line) + (number != uncut)
+        pieces.append(_Piece(range(number, number + 1), text[at:end]))
+        at = end
+    yield from _long_way(pieces, path)
 
 
 def _long_way(pieces: list[_Piece], path: Path) -> Iterator[Log | LogError | Text]:
@@ -175,14 +222,14 @@ def _long_way(pieces: list[_Piece], path: Path) -> Iterator[Log | LogError | Tex
 
 
 class _Reading:
-    """The file's text as it goes by, from the blocks that were kept or anew."""
+    """The file's text as it goes by, block by block."""
 
-    def __init__(self, index: _Index, path: Path, stream: IO[bytes] | None) -> None:
+    def __init__(self, blocks: Iterator[tuple[int, bytes]], path: Path) -> None:
         self._path = str(path)
         self._text = b""
         self._at = 0
         self._is_ascii = True
-        self._blocks = iter(index.blocks or ()) if stream is None else _again(index, path, stream)
+        self._blocks = blocks
 
     def take(self, numbers: range, book: Book | None) -> Hit | bytes:
         """The next lines: as the run that they are, where ``book`` knows it, else their text."""
@@ -224,6 +271,14 @@ class _Reading:
                 return b"".join(parts)
             parts.append(self._text)
             lines -= count
+
+
+def _kept(index: _Index) -> Iterator[tuple[int, bytes]]:
+    """The blocks that were kept, each let go as the next one is asked for."""
+    blocks, index.blocks = index.blocks or [], []
+    blocks.reverse()
+    while blocks:
+        yield blocks.pop()
 
 
 def _again(index: _Index, path: Path, stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
