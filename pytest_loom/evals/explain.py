@@ -53,13 +53,19 @@ def explain(differences: Sequence[Difference], *, limit: int = 40, width: int = 
             yield f"{name}: {printable(log.path, 400)}"
     if accept:
         yield f"to accept the new run: {printable(accept, 1000)}"
+    yield from changes(differences, limit=limit, width=width)
+    yield from _how_to_ignore(differences, width)
+
+
+def changes(differences: Sequence[Difference], *, limit: int, width: int = 80) -> Iterator[str]:
+    """The differences by step, at most ``limit`` of them."""
+    logs: Logs = getattr(differences, "golden", None), getattr(differences, "candidate", None)
     for place, group in groupby(differences[:limit], key=_place):
         yield place
         yield from _table([_row(difference, logs) for difference in group], width)
     if len(differences) > limit:
         rest = differences[limit:]
         yield f"... and {_count(len(rest), 'more difference')}, in {_places(rest)}"
-    yield from _how_to_ignore(differences, width)
 
 
 def _place(difference: Difference) -> str:

@@ -52,15 +52,15 @@ def summary(golden: Log | None, run: Log) -> str:
 
 
 def differences(golden: Log | None, made: Log, rules: Mapping[str, Any]) -> list[str]:
-    """What accepting changes, one difference a line, the first of them; of every kind, whatever the test compares."""
+    """What accepting changes, in lines, the first differences of all kinds, whatever the test compares."""
     from pytest_loom.evals.diff import diff_runs
+    from pytest_loom.evals.explain import changes
     from pytest_loom.log.event import Log
 
     if golden is None:
         return []
     found = diff_runs(Log(golden.events), made, **{**rules, "compare": "all"})
-    lines = [str(one) for one in found[:_SHOWN]]
-    return [*lines, f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else lines
+    return list(changes(found, limit=_SHOWN, width=76))
 
 
 def _changed(golden: Log, candidate: Log) -> str:

@@ -50,8 +50,10 @@ class TestAccepting:
         assert shop.section[1:] == [
             "accepted 1 golden log; look at the change before you commit it:",
             "  logs/a.loom.jsonl (changed)",
-            '    output: "done" -> 5',
-            '    step-output assess: "done" -> 5',
+            "    outcome",
+            '      output  "done" -> 5',
+            "    step assess",
+            '      output  "done" -> 5',
         ]
         assert shop() == PASSED
 

@@ -241,10 +241,13 @@ def test_what_is_accepted_is_shown(shop: Desk) -> None:
     assert shop("--loom-update") == PASSED
     assert shop.section[2:] == [
         "  logs/a.loom.jsonl (changed)",
-        '    output: "done" -> 5',
-        '    step-output assess: "done" -> 5',
-        "    step-extra step-0: MISSING -> 5",
-        "    and 8 more",
+        "    outcome",
+        '      output  "done" -> 5',
+        "    step assess",
+        '      output  "done" -> 5',
+        "    step step-0",
+        "      new  the step did not run -> 5",
+        "    ... and 8 more differences, in 8 steps",
     ]
     shop.write_test(COMPARE.format(6).replace("run(6)", f"run(6, steps={steps!r})"))
     assert shop("--loom-update", "-q") == PASSED

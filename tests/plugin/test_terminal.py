@@ -311,8 +311,10 @@ def test_accepted_and_unused_goldens(desk: Desk) -> None:
 ================================= pytest-loom ==================================
 accepted 1 golden log; look at the change before you commit it:
   logs/a.loom.jsonl (changed: no step assess any more, which runs on their way may still have)
-    step-extra pay: MISSING -> "done"
-    step-missing assess: "done" -> MISSING
+    step pay
+      new  the step did not run -> "done"
+    step assess
+      missing  "done" -> the step did not run
 1 golden log is used by no test (pytest-loom never deletes one):
   logs/b.loom.jsonl
 """
