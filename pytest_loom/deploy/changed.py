@@ -55,7 +55,9 @@ class ChangedContract:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ChangedContract:
         """The change that ``as_dict`` made plain."""
-        changes = tuple(ContractChange(**change) for change in data["changes"])
+        changes = tuple(
+            change if isinstance(change, ContractChange) else ContractChange(**change) for change in data["changes"]
+        )
         return cls(data["workflow_id"], data["was"], data["now"], changes, data["runs"])
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from pytest_loom.contract.changes import ContractChange
 from pytest_loom.deploy.changed import ChangedContract
-from pytest_loom.deploy.report import DeployReport
+from pytest_loom.deploy.report import DeployReport, Finding, RunResult
 from pytest_loom.errors import LoomError
 from pytest_loom.log.files import replacing
 
@@ -33,24 +34,47 @@ def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, Any]]:
         data = msgspec.json.decode(path.read_bytes())
         if data["schema"] != SCHEMA:
             raise LoomError(f"a report of schema {data['schema']!r}, this version reads {SCHEMA}", path=str(path))
-        numbers = data["summary"]
-        report = DeployReport.from_dict(
-            {
-                **{name: data[name] for name in ("findings", "runs", "notes")},
-                **{field: numbers[name] for field, name in _COUNTS.items()},
-                "changed": [],
-                **({"lineage": data["lineage"]} if "lineage" in data else {}),
-            }
-        )
+        said = msgspec.convert(data, _Said)
+        counts = {field: _count(said.summary[name]) for field, name in _COUNTS.items()}
+        lineage = {"lineage": data["lineage"]} if "lineage" in data else {}
+        empty: dict[str, Any] = {"findings": [], "runs": [], "changed": []}
+        report = DeployReport.from_dict({**empty, "notes": said.notes, **counts, **lineage})
+        report.finding_rows += said.findings
+        report.run_rows += said.runs
         derived = set(report.lineage.notes())
         report.notes = [note for note in report.notes if note not in derived]
-        report.changed = [ChangedContract.from_dict(changed) for changed in data["contracts"]]
-        extra = {name: numbers[name] for name in numbers.keys() - report.summary().keys() - {"strategies"}}
-        return report, bool(data["ok"]), extra
+        report.changed = [ChangedContract.from_dict(msgspec.structs.asdict(changed)) for changed in said.contracts]
+        own = report.summary().keys() | {"strategies"}
+        extra = {name: value for name, value in said.summary.items() if name not in own}
+        return report, said.ok, extra
     except OSError as problem:
         raise LoomError(f"the report cannot be read: {problem.strerror}", path=str(path)) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise LoomError(f"not a report of pytest-loom: {problem}", path=str(path)) from None
+
+
+class _Changed(msgspec.Struct):
+    workflow_id: str
+    was: str
+    now: str
+    runs: int
+    changes: list[ContractChange]
+
+
+class _Said(msgspec.Struct):
+    """What a report has to be: it may come from elsewhere, and be broken or meant to do harm."""
+
+    ok: bool
+    summary: dict[str, Any]
+    notes: list[str]
+    contracts: list[_Changed]
+    findings: list[Finding]
+    runs: list[RunResult]
+
+
+def _count(value: Any) -> int:
+    count: int = msgspec.convert(value, Annotated[int, msgspec.Meta(ge=0, le=2**53)])
+    return count
 
 
 _COUNTS = {"examined": "runs", "in_flight": "in_flight", "skipped": "out_of_scope"}

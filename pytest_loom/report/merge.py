@@ -8,9 +8,11 @@ from typing import Any
 
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.errors import LoomError
+from pytest_loom.log.share import share_of
 from pytest_loom.report.json import read_json
 
 _SHOWN = 5
+_MOST = 2**53
 
 
 def merge_files(paths: Sequence[Path]) -> tuple[DeployReport, bool, dict[str, Any]]:
@@ -30,8 +32,9 @@ def merge_files(paths: Sequence[Path]) -> tuple[DeployReport, bool, dict[str, An
         ok = ok and part_ok
         shard, corpus = extra.pop("shard", None), extra.pop("corpus", None)
         for name, value in extra.items():
-            numbers[name] = numbers.get(name, 0) + (value if isinstance(value, int) else 0)
+            numbers[name] = numbers.get(name, 0) + (value if isinstance(value, int) and 0 <= value < _MOST else 0)
         if shard is not None:
+            _check_shard(shard, path)
             if shard in shards:
                 raise LoomError(f"shard {shard} is in {shards[shard]} too", path=str(path))
             shards[shard] = path
@@ -46,6 +49,13 @@ def merge_files(paths: Sequence[Path]) -> tuple[DeployReport, bool, dict[str, An
         raise LoomError("some of these reports are of shards, and some are not")
     _check_complete(list(shards))
     return report, ok, numbers
+
+
+def _check_shard(shard: object, path: Path) -> None:
+    try:
+        share_of(shard if isinstance(shard, str) else "")
+    except ValueError as problem:
+        raise LoomError(f"not a report of pytest-loom: its shard: {problem}", path=str(path)) from None
 
 
 def _check_complete(shards: list[str]) -> None:

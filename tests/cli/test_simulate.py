@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,44 @@ def test_a_missing_shard_is_no_verdict(app: Desk) -> None:
     (app.folder / "green.json").write_text(json.dumps(data | {"ok": False}))
     done = app("merge", "green.json")
     assert (done.status, "NOT JUDGED" in done.out) == (FINDING, True)
+
+
+FINDING_FACTS = {"code": "c", "severity": "breaking", "workflow_id": "a", "execution_id": "e", "step": None}
+SHARDS: tuple[Any, ...] = (5, [], {}, "a/b", "5", "1/99999999")
+HOSTILE_REPORTS: list[dict[str, Any]] = [
+    {"ok": "yes"},
+    {"notes": [1]},
+    {"notes": "abc"},
+    {"findings": [FINDING_FACTS]},
+    {"findings": [{**FINDING_FACTS, "message": "m", "hint": "h", "source": "s", "severity": "x"}]},
+    {"findings": [{**FINDING_FACTS, "message": [], "hint": "h", "source": "s"}]},
+    {"runs": [{"execution_id": 1, "workflow_id": 2, "status": 3, "verdict": 4, "source": 5}]},
+    {"contracts": [5]},
+    {"contracts": [{"workflow_id": "a", "was": "b", "now": "c", "runs": "x", "changes": []}]},
+    {"lineage": 5},
+    {"lineage": {"patches": 5}},
+    {"summary": {}},
+    {"summary": {"runs": -1, "in_flight": 0, "out_of_scope": 0}},
+    {"summary": {"runs": 10**30, "in_flight": 0, "out_of_scope": 0}},
+    *({"summary": {"runs": 0, "in_flight": 0, "out_of_scope": 0, "shard": shard}} for shard in SHARDS),
+]
+
+
+@pytest.mark.parametrize("changed", HOSTILE_REPORTS)
+def test_reports_that_are_none(app: Desk, changed: dict[str, Any]) -> None:
+    """A report of another shape, from wherever it came, is refused with its name and writes nothing."""
+    app("simulate", "runs/1/r-01.loom.jsonl", "--report", "part.json")
+    data = json.loads((app.folder / "part.json").read_text())
+    (app.folder / "part.json").write_text(json.dumps({**data, **changed}))
+    done = app("merge", "part.json", "-o", "merged.json")
+    assert (done.status, done.out, "part.json: not a report" in done.err) == (ERROR, "", True)
+    assert not (app.folder / "merged.json").exists()
+
+
+def test_a_report_without_an_end(app: Desk) -> None:
+    """Nesting without an end is refused as well."""
+    (app.folder / "part.json").write_text("[" * 100_000)
+    assert app("merge", "part.json").status == ERROR
 
 
 @pytest.mark.parametrize(
