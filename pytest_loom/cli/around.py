@@ -26,6 +26,7 @@ KNOWN = (
     "loom_effects",
     "loom_flows",
     "loom_logs",
+    "loom_max_age",
     "loom_pending",
     "loom_policy",
     "loom_scrub",

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
-from pytest_loom.cli import around, checkup
+from pytest_loom.cli import around, checkup, coverage
 from pytest_loom.cli.check import Check, Seen
 from pytest_loom.cli.output import FINDING, OK, Output, Style
 from pytest_loom.cli.settings import read_settings
@@ -47,6 +47,7 @@ def _checks(out: Output) -> Iterator[Check]:
     yield from around.pytest_itself(settings)
     yield from checkup.logs(settings, seen, out)
     yield from checkup.flows(settings, seen)
+    yield from coverage.corpus(settings, out)
     yield from checkup.effects(settings)
     yield from checkup.rules(settings, date.today())
     yield from around.review(settings)

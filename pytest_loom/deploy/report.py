@@ -13,6 +13,7 @@ import msgspec
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.deploy.changed import ChangedContract, merged
+from pytest_loom.deploy.corpus_health import CorpusHealth
 from pytest_loom.deploy.lineage import Lineage
 from pytest_loom.deploy.rows import Rows
 from pytest_loom.log.event import Log
@@ -175,6 +176,7 @@ class DeployReport:
         self.contracts: dict[str, Contract] = {}
         self.changed = list(changed)
         self.lineage = Lineage()
+        self.corpus = CorpusHealth()
 
     def all_notes(self) -> list[str]:
         """``notes``, and what the runs together tell (``lineage``)."""
@@ -253,6 +255,7 @@ class DeployReport:
         self.contracts = {**self.contracts, **other.contracts}
         self.changed = merged([*self.changed, *other.changed])
         self.lineage.add(other.lineage)
+        self.corpus.add(other.corpus)
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain JSON data, to cross process borders."""
@@ -265,6 +268,7 @@ class DeployReport:
             "notes": self.notes,
             "changed": [changed.as_dict() for changed in self.changed],
             **({"lineage": self.lineage.as_dict()} if self.lineage else {}),
+            "corpus": self.corpus.as_dict(),
         }
 
     @classmethod
@@ -281,6 +285,8 @@ class DeployReport:
         )
         if "lineage" in data:
             made.lineage = Lineage.from_dict(data["lineage"])
+        if "corpus" in data:
+            made.corpus = CorpusHealth.from_dict(data["corpus"])
         return made
 
     def packed(self) -> bytes:

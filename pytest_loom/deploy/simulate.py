@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +16,7 @@ from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
 from pytest_loom.deploy.report import DeployReport, RunResult, versions_of
 from pytest_loom.deploy.strategies import strategies
 from pytest_loom.errors import LogError
-from pytest_loom.log.alike import Hit
+from pytest_loom.log.alike import Hit, Template
 from pytest_loom.log.event import Log
 from pytest_loom.log.migrations import registered as migrations
 from pytest_loom.log.texts import Text
@@ -95,17 +96,25 @@ def _simulated(logs: Iterable[Log], judge: Judge, scope: Scope) -> tuple[DeployR
     wanted = Wanted(scope, None if judge.own_checks else memo.book)
     items: Iterator[Item] = logs.wanted(wanted) if isinstance(logs, LogStream) else surviving(logs)
     taken = 0
+    alike: dict[Template, list[Any]] = defaultdict(lambda: [0, b""])  # how many, and when the newest went on last
     for item in items:
         taken += 1
         if isinstance(item, Hit):
             memo.enter(report, item)
+            last = alike[item.template]
+            last[0] += 1
+            if (len(item.time), item.time) > (len(last[1]), last[1]):
+                last[1] = item.time
         elif isinstance(item, Text):
             _take(report, judge, item.log, scope)
             memo.learn(item)
         elif isinstance(item, OutOfScope):
             report.skipped += item.runs
+            report.corpus.left_out += item.runs
         else:
             _take(report, judge, item, scope)
+    for template, (runs, newest) in alike.items():
+        report.corpus.see_alike(template.verdict.report.corpus, runs, newest)
     report.notes += [note for note in judge.today.notes if note not in report.notes]
     report.contracts = judge.today.contracts
     report.changed = judge.compared.with_runs()
@@ -212,11 +221,13 @@ def _take(report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope
         report.in_flight += 1
     elif scope == "in-flight" or (scope == "auto" and item.live):
         report.skipped += 1
+        report.corpus.left_out += 1
         return
     decision = judge.decide(item)
     is_read = not any(found.code in _UNREAD for found in decision.findings)
     if is_read and item.source == "temporal":
         report.lineage.see(item, judge.today.patches(item.workflow_id))
+    report.corpus.see(item, decision.workflow_id, judge.today.contracts.get(decision.workflow_id))
     _enter(report, judge, decision, state.status if is_read else "unreadable", item)
 
 

@@ -51,6 +51,9 @@ UNUSABLE = pytest.StashKey[dict[str, Exception]]()
 CACHE_FOLDER = "pytest-loom"
 """Where pytest's cache directory keeps reports of unchanged files."""
 
+PROMISED = pytest.StashKey[set[int]]()
+"""The flows (by object) whose contracts are known to the corpus check."""
+
 ITEM_NAME = "deploy-sim"
 PROBLEM_NAME = "loom-deploy-sim"
 
@@ -169,6 +172,7 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
         _tell(node, not_judged())
         raise failing(f"deploy simulation: not judged: {error}") from None
     report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
+    _promise(config, loom_flows, report)
     node.stash[FACTS] = {"report": report.packed(), "captured": captured}
     if share is not None:  # the first part counts for the file: here, and over all shards
         node.stash[FACTS] |= {"logs": int(not share.number % _workers()), "files": int(not share.number)}
@@ -211,6 +215,20 @@ def _simulated(node: pytest.Item, flows: Any, share: Share | None) -> DeployRepo
     if folder is None:
         return simulate(Today(flows))
     return report_of(file, share, flows, folder, simulate=simulate, **rules)
+
+
+def _promise(config: pytest.Config, flows: Any, report: DeployReport) -> None:
+    """Note all flows that there are today, once: the corpus may have no run of one of them."""
+    from pytest_loom.contract.resolve import contract_as, named_flows
+    from pytest_loom.errors import LoomError
+
+    promised = config.stash.setdefault(PROMISED, set())
+    if id(flows) in promised:
+        return
+    promised.add(id(flows))
+    for name, flow in named_flows(flows).items():
+        with contextlib.suppress(LoomError):  # what a run needs of it is said where that run is judged
+            report.corpus.promise(name, contract_as(flow, name))
 
 
 def _cache_folder(config: pytest.Config) -> Path | None:

@@ -43,6 +43,7 @@ class Settings:
         acks: list[Ack],
         contracts: Path,
         policy: Policy | None,
+        max_age: float | None,
         shard: Share | None,
     ) -> None:
         self.base = base
@@ -56,6 +57,7 @@ class Settings:
         self.acks = acks
         self.contracts = contracts
         self.policy = policy
+        self.max_age = max_age
         self.shard = shard
 
 
@@ -125,6 +127,11 @@ def add_options(parser: pytest.Parser) -> None:
         type="string",
     )
     parser.addini("loom_policy", "a TOML file: which verdict is allowed for which flow, tool or risk", type="string")
+    parser.addini(
+        "loom_max_age",
+        "say so where the newest recorded run of a flow is older than so many days (default: never)",
+        type="string",
+    )
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -160,6 +167,7 @@ def read_settings(config: pytest.Config) -> Settings:
         acks=_acks(base / acks) if acks and simulate else [],
         contracts=base / (contracts or "loom-contracts"),
         policy=_policy(base / policy) if policy and simulate else None,
+        max_age=_days(str(config.getini("loom_max_age") or "").strip()),
         shard=_shard(config.getoption("loom_shard"), simulate=simulate),
     )
 
@@ -178,6 +186,18 @@ def _check_form(report: Path) -> None:
 
     if form_of(report) is None:
         raise pytest.UsageError(f"--loom-report={report}: the form is told by the suffix, one of {', '.join(FORMS)}")
+
+
+def _days(text: str) -> float | None:
+    """A number of days. Raises pytest.UsageError."""
+    if not text:
+        return None
+    from pytest_loom.deploy.corpus_health import max_age_of
+
+    try:
+        return max_age_of(text)
+    except ValueError:
+        raise pytest.UsageError(f"loom_max_age: {text!r} is no number of days") from None
 
 
 def _shard(text: str | None, *, simulate: bool) -> Share | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_loom.errors import printable
+from pytest_loom.errors import printable, set_in
 from pytest_loom.plugin.goldens import unused_goldens, used_goldens
 from pytest_loom.plugin.items import CORPUS, is_empty_shard, is_simulation, session_files
 from pytest_loom.plugin.options import SETTINGS, on_github, raised_at, shown
@@ -173,7 +173,7 @@ class Accounting:
         yield from self._idle_acks()
         quiet = self.config.get_verbosity() < 0
         yield from finding_lines(found for found in self.report.findings if found.blocks or not quiet)
-        yield from () if quiet else [*contract_lines(self.report), *strategy_lines(self.report)]
+        yield from () if quiet else [*contract_lines(self.report), *strategy_lines(self.report), *self._corpus_lines()]
         if is_empty_shard(self.config):
             yield "nothing to judge: all recorded runs are in other shards"
         elif not self.simulations:
@@ -195,6 +195,15 @@ class Accounting:
         for ack in self.config.stash[SETTINGS].acks:
             if not any(ack.covers(found) for found in self.report.findings):
                 yield f"note: loom_acks: no finding is {printable(ack.code)} of flow {printable(ack.flow)}"
+
+    def _corpus_lines(self) -> Iterator[str]:
+        """What this simulation cannot speak of, where ``loom_logs`` says what the corpus is; a part cannot tell."""
+        settings = self.config.stash[SETTINGS]
+        is_part = settings.shard is not None or self.logs < len(session_files(self.config)[0])
+        if is_part or self.not_judged or not settings.log_patterns:
+            return
+        for note in self.report.corpus.notes(max_age_days=settings.max_age):
+            yield from set_in(note, "note: ", "  ")
 
     def _not_judged(self) -> str:
         return f"{self.not_judged} of {_log_files(self.logs)}, " if self.not_judged else ""

@@ -245,3 +245,29 @@ def test_what_logs_and_settings_say_cannot_reach_the_terminal(clinic: Desk) -> N
     assert done.status == FINDING
     assert all(line.isprintable() for line in (done.out + done.err).split("\n"))
     json.loads(clinic("doctor", "--json").out)
+
+
+def test_the_corpus(clinic: Desk) -> None:
+    """How many runs of each flow there are and how old, what none of them comes by, and which flow has none."""
+    flow = (
+        "{{'workflowId': '{0}', 'steps': {{'assess': {{}}, 'pay': {{}}, 'tell': {{}}}}, 'gates': {{'Approved': {{}}}}}}"
+    )
+    flows = ", ".join(f"'{name}': {flow.format(name)}" for name in ("refund", "payout"))
+    (clinic.folder / "loom_clinic_app.py").write_text(f"flows = {{{flows}}}\n")
+    settings(clinic, "loom_max_age = 1", loom_logs="runs/*.loom.jsonl")
+    (fine,) = found(clinic, "corpus", "ok")
+    assert fine["text"].startswith("refund: 2 runs, 1 not over, the newest of 2025-11-30 (")
+    notes = found(clinic, "corpus", "note")
+    assert [note["text"].partition(" days ago")[0].rstrip("0123456789") for note in notes] == [
+        "no run of payout is recorded: whatever changes there, this simulation is green",
+        "no recorded run of refund comes by step tell",
+        "the newest run of refund is of 2025-11-30, ",
+    ]
+    assert "pytest-loom import" in notes[0]["hint"]
+
+
+def test_no_corpus_without_flows(clinic: Desk) -> None:
+    """Flows that cannot be imported are one problem, and nothing is said of what runs come by."""
+    settings(clinic, loom_flows="nowhere:flows")
+    assert len(found(clinic, "flows")) == 1
+    assert found(clinic, "corpus", "note") == found(clinic, "corpus", "ok") == []
