@@ -321,3 +321,49 @@ def test_a_payout_that_does_not_ask_any_more_is_told(project: Project) -> None:
     run = project.pytest("-k", "test_approved and not every")
     assert run.returncode == 1
     assert "where the golden run had gate PayoutDecided" in run.stdout
+
+
+def test_no_mutant_survives(project: Project) -> None:
+    """Whatever is changed in the goldens and in today's flows, a test or the simulation notices; no file is touched."""
+    before = {file: file.read_bytes() for file in project.path.rglob("*") if file.is_file()}
+    run = project.pytest("--loom-mutate", "--loom-report=report.json")
+    assert run.returncode == 0, run.stdout
+    mutants = report(project)["mutants"]
+    assert (mutants["survivors"], mutants["blind_tests"], mutants["unsteady_tests"]) == ([], [], [])
+    idle = {name for name, row in mutants["operators"].items() if not row["killed"]}
+    assert idle == {"widen-tool"}, "nobody is asked about the one tool of a flow that waits"
+    assert {one["operator"] for one in mutants["equivalent"]} == {"swap-steps", "widen-tool", "narrow-schema"}
+    assert {file: file.read_bytes() for file in project.path.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("file", "assertion", "survives"),
+    [
+        ("test_goldens.py", ', compare="all"', "change-input"),
+        ("test_flows.py", "            assert rerun_step(loom_golden, work.id, work) == []\n", "change-output"),
+        (
+            "test_yesterday.py",
+            '    assert {call.output for call in state.calls} <= {"deployed to staging"}\n',
+            "change-output",
+        ),
+    ],
+)
+def test_a_deleted_assertion_lets_mutants_survive(project: Project, file: str, assertion: str, survives: str) -> None:
+    """A test that looks at less is told, with what it does not see any more."""
+    project.change(f"tests/{file}", assertion, "            pass\n" if assertion.startswith("     ") else "")
+    run = project.pytest("--loom-mutate", "--loom-report=report.json", "-k", "not scores")
+    assert run.returncode == 1, run.stdout
+    survivors = report(project)["mutants"]["survivors"]
+    assert {one["operator"] for one in survivors} >= {survives}
+    assert any(f"tests/{file}::" in nodeid for one in survivors for nodeid in one["looked"])
+    assert "SURVIVED" in run.stdout
+
+
+def test_a_test_that_asserts_nothing_is_told(project: Project) -> None:
+    """Where other tests notice all the same, the one whose assertion is gone is called blind."""
+    project.change("tests/test_snapshots.py", "assert candidate == loom_snapshot", "assert candidate")
+    run = project.pytest("--loom-mutate", "--loom-report=report.json", "--snapshot-warn-unused")
+    assert run.returncode == 1, run.stdout
+    blind = report(project)["mutants"]["blind_tests"]
+    assert len(blind) == 6
+    assert all("test_every_run_comes_to_the_same" in nodeid for nodeid in blind)

@@ -40,6 +40,7 @@ from tests.pages import line as _line
 from tests.pages import printed as _printed
 from tests.pages import run as _run
 from tests.pages import write as _write
+from tests.plugin import test_mutation_page as mutation
 
 README = PAGES["README.md"]
 
@@ -123,13 +124,13 @@ def test_every_block_is_taken() -> None:
     of_engines = [f"{prefix}-{name}" for prefix, page in test_pages.PAGES.items() for name in page.blocks]
     of_engines += [f"dbos-{name}" for name in test_page.NAMES]
     of_engines += [f"temporal-{name}" for name in temporal_page.NAMES]
-    of_ci = [name for some in ci.TAKEN.values() for name in some]
+    of_ci = [name for page in (ci, mutation) for some in page.TAKEN.values() for name in some]
     of_site = [*code_pages.BLOCKS_OF, *tutorial.BLOCKS_OF]
     assert sorted(names) == sorted(taken + of_engines + of_ci + of_site)
     text = "".join(PAGES.values())
     assert text.count("```") == 2 * len(names), "a fence is not closed, or stands inside another"
     assert not [test for test in TAKEN if test not in globals()]
-    assert not [test for test in ci.TAKEN if not hasattr(ci, test)]
+    assert not [test for page in (ci, mutation) for test in page.TAKEN if not hasattr(page, test)]
     assert re.findall(r"(?<!`)`(?:\$ )?(?:python\d*|pip|pytest) [^`]*`", text) == []
 
 

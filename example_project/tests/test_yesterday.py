@@ -16,6 +16,7 @@ from pytest_loom import (
     load_log,
     migrate,
     record,
+    recorded_step_outputs,
 )
 from pytest_loom.plugin.facade import Loom
 from releases.flow import release
@@ -24,10 +25,27 @@ YES = {"approved": True, "by": "mia"}
 PROD = {"environment": "prod", "region": "eu-central", "change_ticket": "CHG-43"}
 
 
+YESTERDAY = Path(__file__).parent / "logs" / "yesterday"
+RELEASES = {"at-window": 41, "at-check": 42, "at-approval": 43}
+"""The number of the release that each of them is of."""
+
+
 def last_call(run: Log) -> dict[str, Any]:
     """What the last tool was called with."""
     args: dict[str, Any] = run.state.calls[-1].args
     return args
+
+
+@pytest.mark.loom("logs/yesterday/*.loom.jsonl")
+def test_what_last_week_recorded(loom_golden: Log) -> None:
+    """What last week's code was asked, did and showed: all that follows builds on it, and today's cannot make it."""
+    state = loom_golden.state
+    number = RELEASES[Path(loom_golden.path).name.partition(".")[0]]
+    assert state.variables["_input"] == {"number": number, "commit": f"9f{number}"}
+    assert recorded_step_outputs(loom_golden) == {"build": f"desk:9f{number}"}
+    shown = [wait.pending["args"] for wait in state.waits if wait.pending is not None]
+    assert shown == [{"env": "staging"}, {"env": "prod"}][: len(shown)]
+    assert {call.output for call in state.calls} <= {"deployed to staging"}
 
 
 @pytest.mark.loom("logs/yesterday/at-window.loom.jsonl")
@@ -68,11 +86,10 @@ def test_a_wider_tool_is_asked_for_again(loom: Loom, loom_golden: Log) -> None:
     assert last_call(deployed) == PROD
 
 
-@pytest.mark.loom("logs/yesterday/at-window.loom.jsonl")
-def test_an_unknown_version_is_refused(loom: Loom, loom_golden: Log, tmp_path: Path) -> None:
+def test_an_unknown_version_is_refused(loom: Loom, tmp_path: Path) -> None:
     """A state of a version that today's code does not know, as after a rollback: nothing is read, nothing filled in."""
     newer = tmp_path / "newer.loom.jsonl"
-    text = Path(loom_golden.path).read_text(encoding="utf-8")
+    text = (YESTERDAY / "at-window.loom.jsonl").read_text(encoding="utf-8")
     newer.write_text(text.replace('"stateSchemaVersion":2', '"stateSchemaVersion":4'), encoding="utf-8")
     run = load_log(newer)
     decision = check_resume(run, release)

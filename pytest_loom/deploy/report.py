@@ -177,6 +177,7 @@ class DeployReport:
         self.changed = list(changed)
         self.lineage = Lineage()
         self.corpus = CorpusHealth()
+        self.mutants: dict[str, Any] | None = None
 
     def all_notes(self) -> list[str]:
         """``notes``, and what the runs together tell (``lineage``)."""

@@ -69,6 +69,10 @@ def diff_runs(
         # The first that matches judges, so the given ones stand first, and count where both name the same path.
         comparators = {**given, **own.get("comparators", {}), **given}
         unordered = unordered or own.get("unordered", ())
+        if test.compared is not None:
+            test.compared(
+                {"ignore": ignore, "tolerance": tolerance, "comparators": comparators, "unordered": unordered}
+            )
     rules = Rules(ignore, tolerance, comparators, unordered)
     found = Differences(golden, candidate, _Diff(golden.state, candidate.state, rules, _kinds(compare)).all())
     forked = "_forked" in candidate.state.raw_variables  # a question of "what if", which no golden is to become

@@ -145,12 +145,14 @@ class Golden:
 
     ``rules`` are keyword arguments for ``diff_runs`` (from the marker); ``accept`` takes the candidate that is to
     become the golden, and is None unless the run was started to accept changes. Where it is None, ``differs`` is told
-    of a candidate that is different, and by which rules.
+    of a candidate that is different, and by which rules. ``compared`` is told each set of rules that the golden is
+    compared under, where somebody asked.
     """
 
     rules: Mapping[str, Any]
     accept: Callable[[Log], None] | None = None
     differs: Callable[[Log, Mapping[str, Any]], None] | None = None
+    compared: Callable[[Mapping[str, Any]], None] | None = None
 
 
 _reading = 0

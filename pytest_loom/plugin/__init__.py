@@ -48,7 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hide_summaries(config)
     if settings.simulate:
         config.pluginmanager.import_plugin("pytest_loom.plugin.items")
-    if settings.simulate or settings.update or config.getoption("dist", "no") != "no":
+    if settings.mutate:
+        from pytest_loom.plugin.mutate import Mutation
+
+        config.pluginmanager.register(Mutation(config), "loom-mutation")
+    if settings.simulate or settings.mutate or settings.update or config.getoption("dist", "no") != "no":
         _start(config)
 
 

@@ -12,8 +12,10 @@ import pytest
 from pytest_loom.errors import ReplayDivergence
 from pytest_loom.evals.values import MISSING
 from pytest_loom.plugin.goldens import check_marker, diff_rules
+from pytest_loom.plugin.keys import MUTATION
 from pytest_loom.plugin.options import SETTINGS
 from pytest_loom.plugin.recording import (
+    COUNT,
     Recording,
     allowed,
     effects,
@@ -38,6 +40,7 @@ class Loom:
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
         self._marker = request.node.get_closest_marker("loom")
+        request.node.stash[COUNT] = 0  # the same test may run more than once
         if self._marker is not None:
             check_marker(self._marker)
 
@@ -45,7 +48,9 @@ class Loom:
         """The log in a file that holds exactly one execution (``load_log``)."""
         from pytest_loom import load_log
 
-        return load_log(self._path(path))
+        log = load_log(self._path(path))
+        mutation = self._request.config.stash.get(MUTATION, None)
+        return log if mutation is None else mutation.hand_out(self._request.node, self._path(path), log, {})
 
     def record(
         self,

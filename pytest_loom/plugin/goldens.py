@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from glob import has_magic
@@ -17,7 +17,7 @@ import pytest
 
 from pytest_loom.errors import printable
 from pytest_loom.plugin.accepted import as_golden, differences, summary
-from pytest_loom.plugin.keys import FACTS, PASSED
+from pytest_loom.plugin.keys import FACTS, MUTATION, PASSED
 from pytest_loom.plugin.options import SETTINGS, accept_command, accepting, failing, shown
 
 if TYPE_CHECKING:
@@ -111,15 +111,18 @@ def golden_of(request: pytest.FixtureRequest) -> Log:
             pytrace=False,
         )
     update = accepting(request.config, ref.path)
-    log = load_golden(request, ref, update=update)
+    rules = diff_rules(marker)
+    log = load_golden(request, ref, update=update, rules=rules)
     if update:
         staged: list[Log] = []
-        log.golden = Golden(diff_rules(marker), staged.append)
+        log.golden = Golden(rules, staged.append)
         request.addfinalizer(lambda: _keep(request, ref, log, staged))
     else:
         from pytest_loom.plugin.pending import Pending
 
-        log.golden = Golden(diff_rules(marker), None, Pending(request, ref, log).differs)
+        mutation = request.config.stash.get(MUTATION, None)
+        compared = None if mutation is None else lambda rules: mutation.compared(ref.path, log, rules)
+        log.golden = Golden(rules, None, Pending(request, ref, log).differs, compared)
     return log
 
 
@@ -184,8 +187,11 @@ def _files(text: str, *bases: Path) -> list[Path]:
     return [next((path for path in plain if path.parent.is_dir()), plain[0])]
 
 
-def load_golden(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool) -> Log:
-    """The golden log of a test; a stand-in for one that is still to be made where ``update`` allows that."""
+def load_golden(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool, rules: Mapping[str, Any]) -> Log:
+    """The golden log of a test; a stand-in for one that is still to be made where ``update`` allows that.
+
+    Under ``--loom-mutate`` it may be a mutant; ``rules`` is how the test compares it.
+    """
     from pytest_loom.errors import LogError
     from pytest_loom.log.event import Log
 
@@ -210,7 +216,9 @@ def load_golden(request: pytest.FixtureRequest, ref: GoldenRef, *, update: bool)
     if ref.execution_id is None and len(wanted) > 1:
         pytest.fail(f"golden log {name} now holds {len(wanted)} executions; run the whole test", pytrace=False)
     log: Log = wanted[0]
-    return Log(log.events, path=name, source=log.source, engine=log.engine, live=log.live, notices=log.notices)
+    log = Log(log.events, path=name, source=log.source, engine=log.engine, live=log.live, notices=log.notices)
+    mutation = request.config.stash.get(MUTATION, None)
+    return log if mutation is None else mutation.hand_out(request.node, ref.path, log, rules)
 
 
 class NotThereYet(dict[str, Any]):

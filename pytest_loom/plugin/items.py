@@ -174,6 +174,8 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
     _promise(config, loom_flows, report)
     node.stash[FACTS] = {"report": report.packed(), "captured": captured}
+    if settings.mutate:
+        node.stash[FACTS]["trials"] = _tried(node, loom_flows, share)
     if share is not None:  # the first part counts for the file: here, and over all shards
         node.stash[FACTS] |= {"logs": int(not share.number % _workers()), "files": int(not share.number)}
     _tell(node, property_of(report))
@@ -229,6 +231,32 @@ def _promise(config: pytest.Config, flows: Any, report: DeployReport) -> None:
     for name, flow in named_flows(flows).items():
         with contextlib.suppress(LoomError):  # what a run needs of it is said where that run is judged
             report.corpus.promise(name, contract_as(flow, name))
+
+
+def _tried(node: pytest.Item, flows: Any, share: Share | None) -> dict[str, Any]:
+    """What the runs of one item make of mutants of today's flows."""
+    from dataclasses import asdict
+
+    from pytest_loom.deploy.acks import acknowledge
+    from pytest_loom.deploy.flow_trials import try_mutants
+    from pytest_loom.sources import iter_address, iter_file
+
+    settings = node.config.stash[SETTINGS]
+    day = date.today()
+    if node.path in ADDRESSES:
+        runs = iter_address(ADDRESSES[node.path], share)
+    else:
+        runs = iter_file(Path(shown(node.path, node.config.invocation_params.dir)), share)
+    found = try_mutants(
+        runs,
+        flows,
+        contract=kept_contracts(node.config),
+        scope=settings.scope,
+        policy=settings.policy,
+        checks=checks_of(node),
+        accepted=lambda findings: acknowledge(findings, settings.acks, day),
+    )
+    return {name: asdict(trial) for name, trial in found.items()}
 
 
 def _cache_folder(config: pytest.Config) -> Path | None:

@@ -15,5 +15,8 @@ PASSED = pytest.StashKey[bool]()
 FAILED = pytest.StashKey[bool]()
 """On a test: whether its body failed; one that failed as expected did not."""
 
+MUTATION = pytest.StashKey[Any]()
+"""On the config: what hands out mutants of goldens (``--loom-mutate``); absent without it."""
+
 COLLECTED = pytest.StashKey[set[str]]()
 """On the config: the files that were collected whole."""

@@ -36,6 +36,7 @@ class Settings:
         simulate: bool,
         update: bool,
         pending: bool,
+        mutate: bool,
         scope: str,
         reports: list[Path],
         log_patterns: list[str],
@@ -50,6 +51,7 @@ class Settings:
         self.simulate = simulate
         self.update = update
         self.pending = pending
+        self.mutate = mutate
         self.scope = scope
         self.reports = reports
         self.log_patterns = log_patterns
@@ -90,6 +92,11 @@ def add_options(parser: pytest.Parser) -> None:
         "--loom-shard",
         metavar="K/N",
         help="judge one of N parts of the recorded runs, for CI jobs side by side; see pytest-loom merge",
+    )
+    group.addoption(
+        "--loom-mutate",
+        action="store_true",
+        help="change goldens and today's flows in ways that somebody should notice, and report what no test notices",
     )
     group.addoption(
         "--loom-update",
@@ -149,7 +156,8 @@ def read_settings(config: pytest.Config) -> Settings:
                 f"loom_flows: {line!r} is not module:attr"
                 + (", and several lines have to be GLOB = module:attr" if len(lines) > 1 else "")
             )
-    simulate = config.getoption("loom_deploy_sim")
+    mutate = _mutate(config)
+    simulate = config.getoption("loom_deploy_sim") or (mutate and bool(lines))
     if reports and not simulate:
         raise pytest.UsageError("--loom-report writes what a deploy simulation found: give --loom-deploy-sim too")
     acks = str(config.getini("loom_acks") or "").strip()
@@ -159,7 +167,8 @@ def read_settings(config: pytest.Config) -> Settings:
         base=base,
         simulate=simulate,
         update=bool(config.getoption("loom_update") or config.getoption("update_snapshots", False)),
-        pending=_pending(str(config.getini("loom_pending") or "").strip()),
+        pending=not mutate and _pending(str(config.getini("loom_pending") or "").strip()),
+        mutate=mutate,
         scope=config.getoption("loom_scope"),
         reports=[config.invocation_params.dir / report for report in reports],
         log_patterns=[str(line) for line in config.getini("loom_logs")],
@@ -198,6 +207,24 @@ def _days(text: str) -> float | None:
         return max_age_of(text)
     except ValueError:
         raise pytest.UsageError(f"loom_max_age: {text!r} is no number of days") from None
+
+
+def _mutate(config: pytest.Config) -> bool:
+    """Whether ``--loom-mutate`` is given. Raises pytest.UsageError beside what would keep what mutants do."""
+    if not config.getoption("loom_mutate"):
+        return False
+    not_beside = {
+        "update_snapshots": "--snapshot-update would accept",
+        "update_new_snapshots_only": "--snapshot-update-new-only would accept",
+        "loom_update": "--loom-update would accept",
+        "loom_live": "--loom-live would let out",
+        "loom_shard": "--loom-shard would leave others to notice",
+        "usepdb": "--pdb would stop at",
+    }
+    for name, why in not_beside.items():
+        if config.getoption(name, None):
+            raise pytest.UsageError(f"--loom-mutate: {why} what mutants do, so the two do not go together")
+    return True
 
 
 def _shard(text: str | None, *, simulate: bool) -> Share | None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pytest_loom.plugin.pending import Pending
 
 _SCRUB = pytest.StashKey[Any]()
-_COUNT = pytest.StashKey[int]()
+COUNT = pytest.StashKey[int]()
 
 
 class Recording:
@@ -71,7 +71,8 @@ class Recording:
         self.golden: Log | None = None
         self.pending: Pending | None = None
         if self.ref.path.exists() or not self.update:
-            self.golden = load_golden(request, self.ref, update=False)
+            rules = {**self.rules, "ignore": self.ignore}
+            self.golden = load_golden(request, self.ref, update=False, rules=rules)
         self.accept = _accept(request, self.golden)
 
     def to_replay(self) -> Log | None:
@@ -302,8 +303,8 @@ def _golden_ref(
             pytest.fail(f"loom.record needs one golden, and the marker names {len(refs)}: give path=…", pytrace=False)
         ref = refs[0]
     else:
-        count = request.node.stash.get(_COUNT, 0) + 1
-        request.node.stash[_COUNT] = count
+        count = request.node.stash.get(COUNT, 0) + 1
+        request.node.stash[COUNT] = count
         name = default_name(request.node.nodeid) + (f"-{count}" if count > 1 else "")
         ref = GoldenRef(default_folder(request.path) / f"{name}.loom.jsonl")
     if "__snapshots__" in ref.path.parts:

@@ -14,6 +14,7 @@ import pytest
 from pytest_loom.errors import printable, set_in
 from pytest_loom.plugin.goldens import unused_goldens, used_goldens
 from pytest_loom.plugin.items import CORPUS, is_empty_shard, is_simulation, session_files
+from pytest_loom.plugin.keys import MUTATION
 from pytest_loom.plugin.options import SETTINGS, on_github, raised_at, shown
 
 _WIRE = "loom_goldens"
@@ -112,6 +113,9 @@ class Accounting:
         except Exception as problem:
             what = f"{type(problem).__name__}: {problem}{raised_at(problem)}"
             self.errors.append(f"the pytest_loom_report hook raised {what}")
+        mutation = self.config.stash.get(MUTATION, None)
+        if mutation is not None:
+            self.report.mutants = mutation.report.as_dict()
         for path in self.config.stash[SETTINGS].reports:
             try:
                 write_report(self.report, path, ok=self.ok, extra=numbers)

@@ -86,6 +86,7 @@ def json_pieces(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> 
     summary = {**report.summary(), **dict(sorted(extra.items())), "strategies": report.strategies()}
     head = {"ok": ok, "schema": SCHEMA, "summary": summary, "notes": sorted(report.all_notes())}
     head |= {"lineage": report.lineage.as_dict()} if report.lineage else {}
+    head |= {"mutants": report.mutants} if report.mutants is not None else {}
     yield msgspec.json.encode(head)[:-1] + b',\n"contracts": ['
     changed = sorted(report.changed, key=lambda one: (one.workflow_id, one.was, one.now))
     yield from _items(one.as_dict() for one in changed)
