@@ -30,10 +30,9 @@ from pytest_loom.deploy.report import DeployReport, Finding, RunResult
 from pytest_loom.deploy.values import fits, problems, read_values, recorded_input, recorded_outputs
 from pytest_loom.errors import LogError, LoomError
 from pytest_loom.flow.definition import Flow
-from pytest_loom.log.alike import TWIN, Book, Hit, Place, Template
+from pytest_loom.log.alike import Alike, Book, Hit, Place
 from pytest_loom.log.event import UNDECODABLE, Log
 from pytest_loom.log.origin import may_say
-from pytest_loom.log.read import read_block
 from pytest_loom.log.texts import Text
 from pytest_loom.log.upcast import has_upcasters
 
@@ -100,6 +99,8 @@ class Memo:
         report.examined += part.examined
         report.in_flight += part.in_flight
         report.skipped += part.skipped
+        if part.lineage.open:
+            report.lineage.see_alike(part.lineage, hit.execution_id)
         if part.runs:
             report.finding_rows += said.findings_of(hit.execution_id, hit.path, hit.numbers)
             report.run_rows += said.runs_of(hit.execution_id, hit.path)
@@ -114,15 +115,15 @@ class Memo:
         except LogError:
             return
         look = (log.workflow_id, state.status, *(event.event_type for event in log.events), *state.frames)
-        if self._may(log) and self.book.wants(look, len(text.text)):
-            template = Template.of(text.text, log.events, over=not state.in_flight)
+        if self._may(log, text.template.source) and self.book.wants(look, len(text.text)):
+            template = text.template.of(text.text, log, over=not state.in_flight)
             if template is not None and self._is_certain(template, log):
                 self.book.add(template)
 
-    def _may(self, log: Log) -> bool:
-        """Whether no code had a say in the verdict, and the run is one of our own whose record says whose it is."""
+    def _may(self, log: Log, source: str) -> bool:
+        """Whether no code had a say in the verdict, and it is a run whose record says whose it is."""
         if (
-            (log.source, log.engine) != ("loom", "journal")
+            (log.source, log.engine) != (source, "journal")
             or has_upcasters()
             or log.workflow_id == UNNAMED
             or names_said(log)
@@ -131,7 +132,7 @@ class Memo:
         code = [flow for flow in self._judge.today.asked() if not isinstance(flow, _DATA)]
         return all(isinstance(flow, Flow) for flow in code) and not (code and log.state.in_flight)
 
-    def _is_certain(self, template: Template, log: Log) -> bool:
+    def _is_certain(self, template: Alike, log: Log) -> bool:
         """Judge the twin; whether it is told the same as the run. Then ``template`` has its verdict and its pattern."""
         said = self._judged(log)
         if said is None:
@@ -142,7 +143,9 @@ class Memo:
         kept: set[Place] = set()
         seen = None
         for _ in range(_TRIES):
-            twin = Log(read_block(template.twin(kept), 1, template.lines, TWIN), path=TWIN)  # type: ignore[arg-type]
+            twin = template.twin(kept)
+            if twin is None:
+                return False
             with self._judge.without(*apart):
                 seen = self._judged(twin)
             line = None if seen is None else _unread(seen.report)
@@ -191,7 +194,7 @@ class Memo:
             found[event.sequence - 1, field] = (old, new)
         return found
 
-    def _check(self, template: Template, log: Log, values: dict[Place, tuple[Any, Any]]) -> Callable[[Hit], bool]:
+    def _check(self, template: Alike, log: Log, values: dict[Place, tuple[Any, Any]]) -> Callable[[Hit], bool]:
         """What has to be true of another run: it is not imported if this one is not, it was started on the same
         contract, and its values fit."""
         is_kept = self._judge.kept is not None and template.verdict.report.examined > 0
@@ -208,9 +211,9 @@ class Memo:
             if start is not None and may_say(hit.holes[start]) and not (may_be_imported and _is_read(hit.holes[start])):
                 return False
             if is_kept:
-                if not hit.time:
+                if hit.time is None:
                     return False
-                if self._judge.kept_for(log.workflow_id, manifest, float(hit.time)) is not yesterday:
+                if self._judge.kept_for(log.workflow_id, manifest, hit.time) is not yesterday:
                     return False
             found = [hit.holes[place] for place, _, _ in checked]
             return all_fit(found) or all(
@@ -266,6 +269,8 @@ def _is_same(said: _Said, seen: _Said, log: Log) -> bool:
     """Whether the same is said of the run and of its twin."""
     counts = [(one.report.examined, one.report.in_flight, one.report.skipped, one.report.notes) for one in (said, seen)]
     if counts[0] != counts[1] or seen.counted != said.counted or -1 in seen.places:
+        return False
+    if not said.report.lineage.is_like(seen.report.lineage):
         return False
     findings = seen.findings_of(log.execution_id, log.path, [event.line for event in log.events])
     return findings == said.report.findings and seen.runs_of(log.execution_id, log.path) == said.report.runs

@@ -96,14 +96,16 @@ class CorpusHealth:
         except LogError:
             return
 
-    def see_alike(self, seen: CorpusHealth, runs: int, newest: bytes) -> None:
-        """Take runs into account that are like one seen; ``newest`` is when one of them went on last, b"" not known."""
+    def see_alike(self, seen: CorpusHealth, runs: int, newest: float | None) -> None:
+        """Take runs into account that are like one seen; ``newest`` (ms) is when one of them went on last, where that
+        is told: else all of them did when that one did."""
         self.left_out += seen.left_out * runs
         for name, like in seen.flows.items():
             flow = self.flows[name]
             flow.runs += runs
             flow.in_flight += like.in_flight * runs
-            flow.newest_ms = max([float(newest or b"0"), *([] if flow.newest_ms is None else [flow.newest_ms])])
+            times = [time for time in (newest, flow.newest_ms) if time is not None]
+            flow.newest_ms = max(times, default=None)
 
     def add(self, other: CorpusHealth) -> None:
         """Take over what was seen in another part of the corpus."""

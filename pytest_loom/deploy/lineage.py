@@ -97,6 +97,20 @@ class Lineage:
         for edge, end in other.edges.items():
             self._claim(edge, end)
 
+    def see_alike(self, other: Lineage, execution_id: str) -> None:
+        """Count in a run that is like the one run that ``other`` saw."""
+        one = Named(1, [execution_id])
+        for key in other.patches:
+            self.patches[key] = self.patches.get(key, Named()) + one
+        for flow in other.open:
+            self.open[flow] = self.open.get(flow, Named()) + one
+        self.today |= other.today
+
+    def is_like(self, other: Lineage) -> bool:
+        """Whether each saw one run, in no chain, of which the same is to be said."""
+        mine, theirs = [(*one.patches, *one.open) for one in (self, other)]
+        return mine == theirs and self.today == other.today and not (self.linked or other.linked)
+
     def as_dict(self) -> dict[str, Any]:
         """The counts as plain JSON data, in one order."""
         return {

@@ -16,7 +16,7 @@ from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
 from pytest_loom.deploy.report import DeployReport, RunResult, versions_of
 from pytest_loom.deploy.strategies import strategies
 from pytest_loom.errors import LogError
-from pytest_loom.log.alike import Hit, Template
+from pytest_loom.log.alike import Alike, Hit
 from pytest_loom.log.event import Log
 from pytest_loom.log.migrations import registered as migrations
 from pytest_loom.log.texts import Text
@@ -96,14 +96,14 @@ def _simulated(logs: Iterable[Log], judge: Judge, scope: Scope) -> tuple[DeployR
     wanted = Wanted(scope, None if judge.own_checks else memo.book)
     items: Iterator[Item] = logs.wanted(wanted) if isinstance(logs, LogStream) else surviving(logs)
     taken = 0
-    alike: dict[Template, list[Any]] = defaultdict(lambda: [0, b""])  # how many, and when the newest went on last
+    alike: dict[Alike, list[Any]] = defaultdict(lambda: [0, None])  # how many, and when the newest went on last
     for item in items:
         taken += 1
         if isinstance(item, Hit):
             memo.enter(report, item)
             last = alike[item.template]
             last[0] += 1
-            if (len(item.time), item.time) > (len(last[1]), last[1]):
+            if item.time is not None and (last[1] is None or item.time > last[1]):
                 last[1] = item.time
         elif isinstance(item, Text):
             _take(report, judge, item.log, scope)

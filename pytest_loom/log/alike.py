@@ -20,11 +20,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from pytest_loom.log.event import UNDECODABLE, Event
+from pytest_loom.log.event import UNDECODABLE, Event, Log
+from pytest_loom.log.read import read_block
 from pytest_loom.log.schema import is_kernel_type
 
 MAX_TEXT = 256 * 1024
@@ -39,7 +40,7 @@ _FIRST = 8
 
 _MANY = 20_000
 _ABREAST = 12
-"""How many templates of runs with equally many lines are kept: each may have to be tried on each of those runs."""
+"""How many templates of one key are kept: each may have to be tried on each of those runs."""
 
 _RAW: dict[str, tuple[str, ...]] = {
     "EXECUTION_STARTED": ("input",),
@@ -115,37 +116,70 @@ class Part(NamedTuple):
 class Hit(NamedTuple):
     """A run that is like a template's, read from the lines ``numbers`` of the file ``path``.
 
-    ``holes`` is what it has in the template's groups, ``time`` the timestamp of its last event ("" where that is no
-    number), ``end`` where its text ends.
+    ``holes`` is what it has in the template's groups, ``time`` the timestamp of its last event in
+    milliseconds (None where that cannot be told), ``end`` where its text ends.
     """
 
-    template: Template
+    template: Alike
     path: str
     numbers: Sequence[int]
     execution_id: str
     holes: tuple[bytes, ...]
-    time: bytes
+    time: float | None
     end: int
 
 
-class Template:
-    """The text of one run as a pattern for others.
+class Alike(Protocol):
+    """One run as a pattern for others.
 
-    ``end`` is what its last line has in it, for a first look. ``verdict`` and ``check`` are its owner's: what is known
-    of all runs that are alike, and what has to be true of one, by its holes, for that to hold.
+    ``verdict`` and ``check`` are its owner's: what is known of all runs that are alike, and what has to be true of one,
+    by its holes, for that to hold. ``key`` is what runs have in common that may be alike, ``places`` say where in a
+    hit's holes a value is.
     """
+
+    source: ClassVar[str]
+    """Of whose runs they are made."""
+
+    key: Any
+    verdict: Any
+    check: Callable[[Hit], bool] | None
+    places: dict[Place, int]
+
+    @classmethod
+    def of(cls, text: bytes, log: Log, *, over: bool) -> Alike | None:
+        """The template of a run with this text; None where it cannot be one. ``over``: it is finished."""
+
+    def holes(self) -> set[Place]:
+        """Where there is a hole for a value."""
+
+    def twin(self, kept: set[Place]) -> Log | None:
+        """A run that is alike and has nothing of the first one's: other ids and times, and values that cannot be
+        decoded. What is ``kept`` stays; so does the last time. Its lines are counted from 1. None: there is none."""
+
+    def compile(self, fixed: set[Place]) -> None:
+        """Make the pattern; the ``fixed`` values have to be found again as well. Then ``places`` are known."""
+
+
+class Template:
+    """The text of one run in a log of our own as a pattern: an ``Alike``.
+
+    ``end`` is what its last line has in it, for a first look.
+    """
+
+    source: ClassVar[str] = "loom"
 
     def __init__(self, parts: list[Part], lines: int) -> None:
         self.parts = parts
-        self.lines = lines
+        self.lines = self.key = lines
         self.end = _kind_of(parts)
         self.verdict: Any = None
         self.check: Callable[[Hit], bool] | None = None
         self.places: dict[Place, int] = {}
 
     @classmethod
-    def of(cls, text: bytes, events: Sequence[Event], *, over: bool) -> Template | None:
-        """The template of a run with these lines and events; None where it cannot be one. ``over``: it is finished."""
+    def of(cls, text: bytes, log: Log, *, over: bool) -> Template | None:
+        """As in ``Alike``."""
+        events = log.events
         lines = text.split(b"\n")
         if lines.pop() or len(lines) != len(events) or len(text) > MAX_TEXT:
             return None
@@ -161,9 +195,8 @@ class Template:
         """Where there is a hole for a value."""
         return {(part.line, part.field) for part in self.parts if part.kind in _VALUES}
 
-    def twin(self, kept: set[Place]) -> bytes:
-        """The text of a run that is alike and has nothing of the first one's: other ids and times, and values that
-        cannot be decoded. What is ``kept`` stays; so does the last time."""
+    def twin(self, kept: set[Place]) -> Log:
+        """As in ``Alike``."""
         ids: dict[bytes, bytes] = {}
         out: list[bytes] = []
         for kind, text, line, field in self.parts:
@@ -179,13 +212,10 @@ class Template:
                 out.append(b"{}" if text[:1] == b"{" else b"null")
             else:
                 out.append(text)
-        return b"".join(out)
+        return Log(read_block(b"".join(out), 1, self.lines, TWIN), path=TWIN)  # type: ignore[arg-type]
 
     def compile(self, fixed: set[Place]) -> None:
-        """Make the pattern; the ``fixed`` values have to be found again as well.
-
-        ``places`` then says where in a hit's holes a value is.
-        """
+        """As in ``Alike``."""
         out: list[bytes] = []
         kinds: list[Kind] = []
         ids: dict[bytes, int] = {}
@@ -238,7 +268,8 @@ class Template:
             name = holes[0].decode()
         except UNDECODABLE:
             return None
-        hit = Hit(self, path, numbers, name, holes, b"" if self._time is None else holes[self._time], found.end())
+        time = None if self._time is None else float(holes[self._time])
+        hit = Hit(self, path, numbers, name, holes, time, found.end())
         return hit if self.check is None or self.check(hit) else None
 
 
@@ -246,7 +277,7 @@ class Book:
     """The templates that are known so far, and whether another one would be worth its while."""
 
     def __init__(self) -> None:
-        self._by_lines: dict[int, list[Template]] = {}
+        self._known: dict[Any, list[Any]] = {}
         self._seen: dict[Any, int] = {}
         self._next: dict[Any, int] = {}
         self._read = 0
@@ -255,17 +286,21 @@ class Book:
     def find(self, text: bytes, start: int, path: str, numbers: Sequence[int]) -> Hit | None:
         """The run that starts there, where it is like one that is known; ``numbers`` are those of its lines."""
         lines = len(numbers)
-        known = self._by_lines.get(lines, ())
+        known = self.known(lines)
         last = _last_line(text, start, lines) if len(known) > 1 else b""
         for place, template in enumerate(known):
             if last and template.end not in last:
                 continue
-            hit = template.fits(text, start, path, numbers)
+            hit: Hit | None = template.fits(text, start, path, numbers)
             if hit is not None:
                 if place:
-                    known.insert(0, known.pop(place))  # type: ignore[union-attr]  # an empty tuple is not walked
+                    known.insert(0, known.pop(place))
                 return hit
         return None
+
+    def known(self, key: Any) -> list[Any]:
+        """The templates with that key, those that were of use last before others."""
+        return self._known.get(key, [])
 
     def wants(self, look: Any, size: int) -> bool:
         """Whether to make a template of a run that was read the long way: ``look`` is what it has in common with those
@@ -280,9 +315,9 @@ class Book:
         self._made += size
         return True
 
-    def add(self, template: Template) -> None:
+    def add(self, template: Alike) -> None:
         """Know another one."""
-        known = self._by_lines.setdefault(template.lines, [])
+        known = self._known.setdefault(template.key, [])
         known.insert(0, template)
         del known[_ABREAST:]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from pytest_loom.errors import LogError
-from pytest_loom.log.alike import Book, Hit
+from pytest_loom.log.alike import Alike, Book, Hit, Template
 from pytest_loom.log.event import UNDECODABLE, Log
 from pytest_loom.log.files import BOM, line_blocks, open_log
 from pytest_loom.log.read import (
@@ -42,10 +42,11 @@ from pytest_loom.log.share import Share
 
 
 class Text(NamedTuple):
-    """A run that was read the long way, with its text."""
+    """A run that was read the long way, with its text, and what may be made of the two."""
 
     log: Log
     text: bytes
+    template: type[Alike] = Template
 
 
 @dataclass

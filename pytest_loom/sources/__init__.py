@@ -10,6 +10,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -221,9 +222,9 @@ def iter_wanted(file: Path, wanted: Wanted | None, share: Share | None = None) -
         yield from () if share is not None and share.number else (error,)
         return
     count = 0
-    is_whole = share is None and len(head) < HEAD and getattr(found, "takes_data", False)
+    whole = head if len(head) < HEAD and getattr(found, "takes_data", False) else None
     try:
-        for item in found.read(file, head) if is_whole else _read(found, "read", file, share, wanted):  # type: ignore[call-arg]
+        for item in _read(found, "read", file, share, wanted, whole):
             count += 1
             if isinstance(item, Log) and item.source == "loom" and found.name != "loom":
                 item.source, item.engine, item.live = found.name, found.engine, found.live
@@ -235,12 +236,18 @@ def iter_wanted(file: Path, wanted: Wanted | None, share: Share | None = None) -
         yield LogError(f"the {found.name} source finds no run in it", path=str(file))
 
 
-def _read(source: Any, how: str, place: Any, share: Share | None, wanted: Wanted | None) -> Iterator[Any]:
-    """What a source reads with ``read`` or ``read_address``, or the part of it that is in the share."""
+def _read(
+    source: Any, how: str, place: Any, share: Share | None, wanted: Wanted | None, whole: bytes | None = None
+) -> Iterator[Any]:
+    """What a source reads with ``read`` or ``read_address``, or the part of it that is in the share.
+
+    ``whole`` is the content of a small file, for a source that takes it.
+    """
+    data = () if whole is None else (whole,)
     if wanted is not None and hasattr(source, f"{how}_wanted"):
-        return iter(getattr(source, f"{how}_wanted")(place, wanted, share))
+        return iter(getattr(source, f"{how}_wanted")(place, wanted, share, *data))
     if share is None:
-        return iter(getattr(source, how)(place))
+        return iter(getattr(source, how)(place, *data))
     if hasattr(source, f"{how}_share"):
         return iter(getattr(source, f"{how}_share")(place, share))
     return (item for item in getattr(source, how)(place) if share.holds(item.execution_id))
@@ -360,7 +367,7 @@ def find_files(source: str | os.PathLike[str], *, root: Path | None = None) -> l
         return [path]
     if not files:
         raise LogError(what, path=str(path), hint="An empty corpus proves nothing, so it is an error.")
-    return sorted(files)
+    return sorted(files, key=attrgetter("parts"))
 
 
 def _glob(pattern: str, root: Path | None) -> list[Path]:

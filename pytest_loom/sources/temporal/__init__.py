@@ -10,14 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_loom.errors import LogError
+from pytest_loom.log.alike import Hit
 from pytest_loom.log.event import Engine, Log
 from pytest_loom.log.files import read_document
+from pytest_loom.log.share import Share
+from pytest_loom.log.texts import Text
 from pytest_loom.sources.temporal import namespace
+from pytest_loom.sources.temporal.alike import HistoryTemplate, find
 from pytest_loom.sources.temporal.history import HistoryEvent, Run, parse_history
 from pytest_loom.sources.temporal.mapping import to_log
 from pytest_loom.sources.temporal.sniff import looks_like_history
+
+if TYPE_CHECKING:
+    from pytest_loom.sources import Wanted
 
 __all__ = ["HistoryEvent", "Run", "TemporalSource", "parse_history", "source", "to_log"]
 
@@ -47,6 +55,28 @@ class TemporalSource:
             return
         for run in parse_history(content, name):
             yield run if isinstance(run, LogError) else to_log(run, name)
+
+    def read_wanted(
+        self, path: Path, wanted: Wanted, share: Share | None, data: bytes | None = None
+    ) -> Iterator[Log | LogError | Text | Hit]:
+        """The same; a file with one history that is like one that is known is told by its text alone."""
+        name = str(path)
+        try:
+            content = read_document(path) if data is None else data
+        except LogError as error:
+            yield error
+            return
+        book = wanted.book
+        hit = None if book is None else find(book, content, name)
+        if hit is not None:
+            yield from () if share is not None and not share.holds(hit.execution_id) else (hit,)
+            return
+        items = [item for item in self.read(path, content) if share is None or share.holds(item.execution_id)]
+        alone = items[0] if len(items) == 1 else None
+        if book is not None and isinstance(alone, Log):
+            yield Text(alone, content, HistoryTemplate)
+        else:
+            yield from items
 
     def read_address(self, address: str) -> Iterator[Log | LogError]:
         """Every run that a query finds in a namespace (``temporal://host:7233/namespace?query=…``), one at a time."""

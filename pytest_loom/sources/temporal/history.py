@@ -187,7 +187,7 @@ def _ordered(raw_events: list[Any]) -> list[HistoryEvent]:
 def _plain_event(raw: Any) -> HistoryEvent | None:
     """An event as today's tools write it; None for any other, which ``_event`` reads or refuses. Nearly all are."""
     try:
-        kind, key = _PLAIN[raw["eventType"]]
+        kind, key = PLAIN[raw["eventType"]]
         event_id, moment, attributes = raw["eventId"], raw["eventTime"], raw[key]
     except (KeyError, TypeError):
         return None
@@ -240,9 +240,10 @@ def _kind(fields: Fields) -> tuple[str, bool]:
 
 
 _KNOWN = frozenset(EVENT_TYPE.names) - {""}
-_PLAIN: dict[Any, tuple[str, str]] = {
+PLAIN: dict[Any, tuple[str, str]] = {
     way: (kind, f"{kind[:1].lower()}{kind[1:]}{_ATTRIBUTES}") for way, kind in EVENT_TYPE.spellings.items() if kind
 }
+"""An event's kind, and the key of its attributes, by each way of writing its type."""
 
 
 def _attributes(fields: Fields, kind: str, known: bool) -> Fields:
