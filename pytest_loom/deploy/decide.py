@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
@@ -25,6 +26,7 @@ from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, na
 from pytest_loom.deploy.changed import ChangedContract, Compared
 from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, FINISHED_TOO, Check
 from pytest_loom.deploy.engines import asked
+from pytest_loom.deploy.facts import told
 from pytest_loom.deploy.handlers import pinned_worker
 from pytest_loom.deploy.report import BREAKING, IDLE, Finding, finding, verdict_of
 from pytest_loom.deploy.versions import contract_drift, contract_unknown
@@ -231,7 +233,16 @@ class Judge:
             log, judged = self._attributed(log)
         except LogError as error:
             return unreadable(error, log)
-        return self._by_policy(log, judged)
+        return self._told(log, self._by_policy(log, judged))
+
+    def _told(self, log: Log, decision: ResumeDecision) -> ResumeDecision:
+        """The decision, with the facts that stand beside each finding."""
+        if not decision.findings:
+            return decision
+        contract, flow, print_of_today = self.today.of(log.workflow_id, _version(log)) or (None, None, "")
+        engine = "native" if isinstance(flow, Flow) else log.source
+        findings = tuple(told(found, log, contract, print_of_today, engine) for found in decision.findings)
+        return replace(decision, findings=findings)
 
     def _attributed(self, log: Log) -> tuple[Log, Judged]:
         """What is seen of the run, as one of the flow that it belongs to where its record does not say so."""
@@ -301,7 +312,9 @@ class Judge:
                     Carried(f"call of {call.name}", version, today_s, call.args)
                     for call, version, today_s in migrated_calls(state, contract, yesterday)
                 ]
-            changed = self.compared.pair(yesterday, contract, print_of_today) if yesterday is not None else None
+            changed = None
+            if yesterday is not None:
+                changed = self.compared.pair(yesterday, contract, print_of_today, self._captured_at)
             seen.same = _is_same(log, contract, print_of_today, changed)
             if pinned is not None or (not newest and self.today.is_kept(log.workflow_id, version)):
                 seen.same = False  # it is on the version that is kept, beside the newest
@@ -358,6 +371,10 @@ class Judge:
         if self.kept is None:
             return None
         return self.kept.of(workflow_id, named if isinstance(named, str) else None, last_event_ms)
+
+    def _captured_at(self, contract: Contract) -> datetime | None:
+        kept = () if self.kept is None else self.kept.kept(contract.workflow_id)
+        return next((one.captured_at for one in kept if one.contract is contract), None)
 
     def _by_policy(self, log: Log, judged: Judged) -> ResumeDecision:
         """The verdict once the policy has its say; the findings that it calms or adds say so."""

@@ -67,7 +67,10 @@ class Finding:
     ``code`` is from DESIGN section 8, ``message`` says what happened and what would happen, ``hint`` what to do,
     ``source`` where the run was read (file, or file:line). ``acknowledged`` is who accepted it, why and until when,
     ``version`` the flow's version that the run was started on, where it says so, ``line`` the line of the log that
-    tells of the step, or of where the run stands, where the log has an event a line.
+    tells of the step, or of where the run stands, where the log has an event a line. ``engine`` is ``native`` for a
+    flow of pytest-loom's own, else the source that read the run; ``recorded`` is what the log says at that place, and
+    ``today`` what today's contract has there (``deploy.facts``): facts beside what was found, so they do not tell two
+    findings apart.
     """
 
     code: str
@@ -81,6 +84,9 @@ class Finding:
     acknowledged: str | None = None
     version: str | None = None
     line: int | None = None
+    engine: str | None = field(default=None, compare=False)
+    recorded: str | None = field(default=None, compare=False)
+    today: str | None = field(default=None, compare=False)
 
     @property
     def blocks(self) -> bool:
@@ -103,7 +109,8 @@ class Finding:
             "hint": self.hint,
             "source": self.source,
         }
-        also = {"acknowledged": self.acknowledged, "version": self.version, "line": self.line}
+        names = ("acknowledged", "version", "line", "engine", "recorded", "today")
+        also = {name: getattr(self, name) for name in names}
         return facts | {name: value for name, value in also.items() if value is not None}
 
 
