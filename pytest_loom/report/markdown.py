@@ -18,6 +18,7 @@ from pytest_loom.report.markup import code, fenced, prose
 from pytest_loom.report.places import Places
 from pytest_loom.report.plain import SHOWN, headline, hint, message
 from pytest_loom.report.text import OTHERS, Cause, causes, strategy_lines
+from pytest_loom.report.ways import Way, acceptance
 
 MARKER = "<!-- pytest-loom: deploy simulation"
 """How the first line begins."""
@@ -30,7 +31,6 @@ MOST = 20
 
 _NOTES = 5
 _ACKS = 3
-_NAME = 100
 
 
 class _Page:
@@ -167,27 +167,15 @@ def _what_to_type(blocking: Sequence[Cause]) -> Iterator[str]:
     yield "<details>\n<summary>What to type</summary>\n\n"
     yield "To see this on your machine:\n\n"
     yield fenced(["python -m pytest --loom-deploy-sim"], "sh")
-    accepted = [cause for cause in blocking if all(len(part or "") <= _NAME for part in cause.key)]
+    accepted = [way for cause in blocking if (way := _ack(cause)) is not None]
     if accepted:
         yield "To accept a finding until a day, in the TOML file that the setting `loom_acks` names:\n\n"
-        yield fenced([line for cause in accepted[:_ACKS] for line in _ack(cause)][:-1], "toml")
+        yield fenced("\n\n".join(way.code for way in accepted[:_ACKS]).splitlines(), "toml")
     yield "To keep the contracts of what is deployed, for the next change to be held against (commit the files):\n\n"
     yield fenced(["python -m pytest --loom-deploy-sim --snapshot-update -k deploy-sim"], "sh")
     yield _CLOSING
 
 
-def _ack(cause: Cause) -> Iterator[str]:
-    """The acknowledgement of a cause, without a date: whoever accepts it gives one. The last line is empty."""
+def _ack(cause: Cause) -> Way | None:
     _, name, flow, step = cause.key
-    named = {"code": name, "flow": "*" if flow in ("", OTHERS) else flow, "step": step}
-    yield "[[ack]]"
-    yield from (f"{key} = {_toml(value)}" for key, value in named.items() if value)
-    yield 'owner = "you@example.org"'
-    yield 'reason = "why it may be"'
-    yield "expires = YYYY-MM-DD"
-    yield ""
-
-
-def _toml(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{"".join(char if char.isprintable() else f"{chr(92)}U{ord(char):08x}" for char in escaped)}"'
+    return acceptance(name, "" if flow == OTHERS else flow, step)
