@@ -131,7 +131,7 @@ class Accounting:
         if lines:
             terminalreporter.write_sep("=", self._title())
             for line in self._for_ci(lines) if on_github() else lines:
-                terminalreporter.write_line(line)
+                _write(terminalreporter, line)
 
     def _for_ci(self, lines: Iterable[str]) -> Iterator[str]:
         """The lines, none of which GitHub takes for a command, and the commands that annotate the pull request."""
@@ -170,14 +170,30 @@ class Accounting:
             yield from self._simulation_lines()
 
     def _simulation_lines(self) -> Iterator[str]:
-        from pytest_loom.report.text import contract_lines, finding_lines, strategy_lines, verdict_line
+        from pytest_loom.report.text import (
+            MOST,
+            contract_lines,
+            finding_lines,
+            full_lines,
+            strategy_lines,
+            verdict_line,
+        )
 
         yield from (f"note: loom_logs {pattern} matches no file" for pattern in session_files(self.config)[1])
         yield from (f"note: {note}" for note in self.report.all_notes())
         yield from self._idle_acks()
-        quiet = self.config.get_verbosity() < 0
-        yield from finding_lines(found for found in self.report.findings if found.blocks or not quiet)
-        yield from () if quiet else [*contract_lines(self.report), *strategy_lines(self.report), *self._corpus_lines()]
+        quiet, full = self.config.get_verbosity() < 0, self.config.get_verbosity() > 0
+        findings = (found for found in self.report.findings if found.blocks or not quiet)
+        changed = self.report.changed
+        yield from (
+            full_lines(findings, changed=changed) if full else finding_lines(findings, most=MOST, changed=changed)
+        )
+        if not quiet:
+            yield from contract_lines(self.report, full=full)
+            yield from strategy_lines(self.report)
+            yield from self._corpus_lines()
+        if not self.report.ok and not quiet and not full:
+            yield "what to paste for each way out: -v, or --loom-report=report.html"
         if is_empty_shard(self.config):
             yield "nothing to judge: all recorded runs are in other shards"
         elif not self.simulations:
@@ -234,3 +250,13 @@ def _whole_suite(config: pytest.Config) -> bool:
 
 def _log_files(number: object) -> str:
     return f"{number} log file{'' if number == 1 else 's'}"
+
+
+def _write(terminal: Any, line: str) -> None:
+    """A line of the section, its first word painted where it weighs and the terminal takes colours."""
+    from pytest_loom.report.text import PAINT, weight
+
+    word = weight(line)
+    if word:
+        terminal.write(word, **PAINT[word])
+    terminal.write_line(line[len(word) :])

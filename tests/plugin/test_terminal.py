@@ -76,6 +76,7 @@ warning  suspended-carryover  refund
   waits for Approved (approval) and will be resumed by today's code.
     refund-4999  logs/b.loom.jsonl
   -> Look whether what it waits for still means the same to today's code.
+what to paste for each way out: -v, or --loom-report=report.html
 NOT SAFE TO DEPLOY: 1 of 2 runs would break, 1 warning
 =========================== short test summary info ============================
 FAILED logs/b.loom.jsonl::deploy-sim - Failed: step-removed: refund, step assess
@@ -108,6 +109,58 @@ NOT SAFE TO DEPLOY: 1 of 2 runs would break, 1 warning
 FAILED logs/b.loom.jsonl::deploy-sim - Failed: flow-missing: order
 """
     )
+
+
+VERBOSE = """
+breaking  step-removed  refund, step assess, 4 runs
+  step assess has run, but today's refund has no such step: its recorded result
+  is orphaned and the work would be done again, live. Was it renamed to
+  assess_risk?
+    r-0  logs/0.loom.jsonl
+      step assess completed, event 3 of 4, 1970-01-01 00:00 UTC
+    r-1  logs/1.loom.jsonl
+      step assess completed, event 3 of 4, 1970-01-01 00:00 UTC
+    r-2  logs/2.loom.jsonl
+      step assess completed, event 3 of 4, 1970-01-01 00:00 UTC
+    r-3  logs/3.loom.jsonl
+      step assess completed, event 3 of 4, 1970-01-01 00:00 UTC
+  today: refund (contract be019b8b) has no step assess, but assess_risk, pay
+  on resume: The recorded result is not used, and the work is done a second
+    time.
+  -> Keep the step id assess, or let the old code finish these runs, or finish
+     them by hand. If the step is there, what loom_flows says is out of date.
+  patch: Keep the step's id, in the code and in its contract:
+       "steps": {"assess": {}, …}  # of "refund"
+  accept: Accept it until a day, in the file of loom_acks:
+       [[ack]]
+       code = "step-removed"
+       flow = "refund"
+       step = "assess"
+       owner = "you@example.org"
+       reason = "why it may be"
+       expires = YYYY-MM-DD
+NOT SAFE TO DEPLOY: 4 of 4 runs would break
+"""
+
+
+def test_red_verbose(desk: Desk) -> None:
+    """-v names every run, says what was recorded and what today's code has, and what to paste for each way out."""
+    for number in range(4):
+        desk.log(f"logs/{number}.loom.jsonl", f"r-{number}", "assess")
+    assert desk(SIM, "-v", "-o", RENAMED, "--tb=no", "-r", "N") == FAILED
+    assert printed(desk).partition("====\n")[2] == VERBOSE[1:]
+
+
+@pytest.mark.parametrize(("option", "painted"), [("--color=yes", True), ("--color=no", False)])
+def test_colour(desk: Desk, option: str, painted: bool) -> None:
+    """Where pytest uses colours, the words that weigh have one, and nothing else."""
+    desk.log("logs/a.loom.jsonl", "r-1", "assess", status="suspended")
+    assert desk(SIM, option, "-o", RENAMED) == FAILED
+    words = ["breaking", "warning", "NOT SAFE TO DEPLOY"]
+    section = "\n".join(desk.result.outlines).partition("deploy simulation of 1 log file ==")[2]
+    lines = [line for line in section.splitlines() if line.partition("\x1b[0m")[0].lstrip("\x1b[0123456789m") in words]
+    assert len(lines) == (3 if painted else 0)
+    assert ("\x1b" in section.partition("short test summary")[0]) is painted
 
 
 def test_only_warnings(desk: Desk) -> None:
@@ -224,6 +277,7 @@ step-removed: refund, step assess, 50 runs
 ================= pytest-loom: deploy simulation of 1 log file ================="""
         + FIFTY.format("all", "all", "all")
         + """\
+what to paste for each way out: -v, or --loom-report=report.html
 NOT SAFE TO DEPLOY: 50 of 50 runs would break
 =========================== short test summary info ============================
 FAILED logs/all.loom.jsonl::deploy-sim - Failed: step-removed: refund, step a...
@@ -240,7 +294,8 @@ def test_fifty_files(desk: Desk) -> None:
         """
 ================ pytest-loom: deploy simulation of 50 log files ================"""
         + FIFTY.format("00", "01", "02")
-        + "NOT SAFE TO DEPLOY: 50 of 50 runs would break\n"
+        + "what to paste for each way out: -v, or --loom-report=report.html\n"
+        "NOT SAFE TO DEPLOY: 50 of 50 runs would break\n"
     )
 
 
@@ -286,6 +341,7 @@ breaking  log-unreadable  unknown flow
     r-1  logs/a.loom.jsonl:4
   -> The writer died there. Restore the file, or delete that line if the event
      was never acknowledged.
+what to paste for each way out: -v, or --loom-report=report.html
 NOT SAFE TO DEPLOY: 1 of 1 run would break
 =========================== short test summary info ============================
 FAILED logs/a.loom.jsonl::deploy-sim - Failed: log-unreadable: unknown flow

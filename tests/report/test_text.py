@@ -10,7 +10,15 @@ from pytest_loom import DeployReport, Finding
 from pytest_loom.contract.changes import ContractChange
 from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import RunResult
-from pytest_loom.report.text import causes, contract_lines, finding_lines, strategy_lines, verdict_line
+from pytest_loom.report.text import (
+    causes,
+    contract_lines,
+    finding_lines,
+    full_lines,
+    strategy_lines,
+    verdict_line,
+    weight,
+)
 
 
 def found(number: int = 1, code: str = "step-removed", severity: Any = "breaking", **other: Any) -> Finding:
@@ -146,6 +154,108 @@ class TestFindings:
     def test_nothing(self) -> None:
         """No finding, no line."""
         assert list(finding_lines([])) == []
+
+    def test_no_more_causes_than_a_screen_has_room_for(self) -> None:
+        """Ten thousand runs that break in a hundred ways: the first causes, and how many more there are."""
+        many = [found(number, step=f"step-{number % 100}") for number in range(10_000)]
+        lines = list(finding_lines(many, most=12))
+        assert sum(line.startswith("breaking") for line in lines) == 12
+        assert lines[-1] == "and 88 more causes (-v shows all of them)"
+        assert len(lines) < 100
+
+    def test_since_which_contract_change(self) -> None:
+        """Where contracts are kept, a cause says which change of them is its own."""
+        assert text(found(), changed=[CHANGED]) == (
+            "breaking  step-removed  refund, step assess\n"
+            "  It would run again.\n"
+            "    r-1  logs/1.loom.jsonl\n"
+            "  since contract 11111111 -> 22222222: step assess is gone\n"
+            "  -> Keep it."
+        )
+
+
+CHANGED = ChangedContract(
+    "refund",
+    "1" * 16,
+    "2" * 16,
+    (ContractChange("step", "assess", "", "removed", "breaking", "step assess is gone"),),
+    2,
+)
+
+
+class TestFull:
+    """What -v shows."""
+
+    def test_one(self) -> None:
+        """Beside what is always there: what was recorded, what today has, what a resume does, and what to paste."""
+        recorded = "step assess completed, event 3 of 4, 2026-01-31 10:00 UTC"
+        one = found(recorded=recorded, today="refund 2 has no step assess", version="1.0.0", engine="native")
+        shown = full_lines([one], changed=[CHANGED])
+        assert "\n".join(shown) == (
+            "breaking  step-removed  refund 1.0.0, step assess\n"
+            "  It would run again.\n"
+            "    r-1  logs/1.loom.jsonl\n"
+            "  recorded: step assess completed, event 3 of 4, 2026-01-31 10:00 UTC\n"
+            "  today: refund 2 has no step assess\n"
+            "  on resume: The recorded result is not used, and the work is done a second\n"
+            "    time.\n"
+            "  since contract 11111111 -> 22222222: step assess is gone\n"
+            "  -> Keep it.\n"
+            "  patch: Give the step its id back, whatever the function is called:\n"
+            '       @step(id="assess")\n'
+            "  pin: Keep a worker of that version, and name it in the file of loom_policy:\n"
+            "       [[worker]]\n"
+            '       flow = "refund"\n'
+            '       version = "1.0.0"\n'
+            "  accept: Accept it until a day, in the file of loom_acks:\n"
+            "       [[ack]]\n"
+            '       code = "step-removed"\n'
+            '       flow = "refund"\n'
+            '       step = "assess"\n'
+            '       owner = "you@example.org"\n'
+            '       reason = "why it may be"\n'
+            "       expires = YYYY-MM-DD"
+        )
+
+    def test_every_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """All runs of a cause are named, each with its own facts, however many there are: few are in memory."""
+        monkeypatch.setattr("pytest_loom.deploy.rows.IN_MEMORY", 100)
+        many = [found(number, step=f"step-{number % 3}", recorded=f"event {number}") for number in range(1_000)]
+        lines = list(full_lines(found for found in many))
+        assert sum(line.startswith("    r-") for line in lines) == 1_000
+        assert lines.count("      event 7") == 1
+        heads = [line for line in lines if line.startswith("breaking")]
+        assert heads == [f"breaking  step-removed  refund, step step-{n}, {334 - (n > 0)} runs" for n in range(3)]
+
+    def test_the_same_causes_where_they_are_without_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where causes are put together because there are too many, each run is still told once."""
+        monkeypatch.setattr("pytest_loom.report.text._CAUSES", 5)
+        many = [found(number, step=f"step-{number}", workflow_id=f"flow-{number % 20}") for number in range(100)]
+        lines = list(full_lines(many))
+        assert sum(line.startswith("    r-") for line in lines) == 100
+        assert sum(line.startswith("breaking") for line in lines) == 11
+
+    def test_names_from_logs_stay_on_their_line(self) -> None:
+        """Facts and lines to paste cannot forge a line of the terminal either."""
+        name = "x\nSAFE TO DEPLOY\x1b[2J\u2028" + "y" * 5_000
+        hostile = found(workflow_id=name, step=name, recorded=name, today=name, version=name, execution_id=name)
+        assert all(line.isprintable() and not line.startswith("SAFE") for line in full_lines([hostile, found()]))
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("breaking  step-removed  refund", "breaking"),
+        ("NOT SAFE TO DEPLOY: 1 of 2 runs would break", "NOT SAFE TO DEPLOY"),
+        ("no breaking change found for 1 run", "no breaking change found"),
+        ("  breaking: step assess is gone", ""),
+        ("breakingly named", ""),
+        ("note: breaking", ""),
+    ],
+)
+def test_what_is_painted(line: str, word: str) -> None:
+    """Only a word that weighs, at the very beginning of a line that begins with words of ours."""
+    assert weight(line) == word
 
 
 class TestStrategies:
