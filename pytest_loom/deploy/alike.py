@@ -26,6 +26,7 @@ from pytest_loom.contract.quick import fitting
 from pytest_loom.contract.resolve import UNNAMED
 from pytest_loom.deploy.attribution import names_said
 from pytest_loom.deploy.decide import Judge
+from pytest_loom.deploy.facts import rfc3339_of
 from pytest_loom.deploy.report import DeployReport, Finding, RunResult
 from pytest_loom.deploy.values import fits, problems, read_values, recorded_input, recorded_outputs
 from pytest_loom.errors import LogError, LoomError
@@ -71,14 +72,26 @@ class _Said(NamedTuple):
                 found.acknowledged,
                 found.version,
                 None if place is None else numbers[place],
+                found.engine,
+                found.recorded,
+                found.today,
             )
             for found, place in zip(self.report.findings, self.places, strict=True)
         ]
 
-    def runs_of(self, execution_id: str, path: str) -> list[RunResult]:
-        """The same of a run that is alike."""
+    def runs_of(self, execution_id: str, path: str, time: bytes = b"") -> list[RunResult]:
+        """The same of a run that is alike, whose last event was at another time (milliseconds, or none told)."""
         return [
-            RunResult(execution_id, run.workflow_id, run.status, run.verdict, path, run.strategies, run.manifest)
+            RunResult(
+                execution_id,
+                run.workflow_id,
+                run.status,
+                run.verdict,
+                path,
+                run.strategies,
+                run.manifest,
+                rfc3339_of(float(time)) if time else run.at,
+            )
             for run in self.report.runs
         ]
 
@@ -103,7 +116,7 @@ class Memo:
             report.lineage.see_alike(part.lineage, hit.execution_id)
         if part.runs:
             report.finding_rows += said.findings_of(hit.execution_id, hit.path, hit.numbers)
-            report.run_rows += said.runs_of(hit.execution_id, hit.path)
+            report.run_rows += said.runs_of(hit.execution_id, hit.path, hit.time)
         if counted:
             self._judge.compared.count(counted)
 

@@ -95,7 +95,7 @@ class Compared:
             was = fingerprint(yesterday)
             changes = tuple(compare_contracts(yesterday, today)) if was != print_of_today else ()
             at = captured_at(yesterday)
-            when = None if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+            when = None if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             changed = ChangedContract(
                 yesterday.workflow_id, was, print_of_today, changes, 0, yesterday.version, today.version, when
             )

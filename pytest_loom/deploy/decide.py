@@ -239,7 +239,7 @@ class Judge:
         """The decision, with the facts that stand beside each finding."""
         if not decision.findings:
             return decision
-        contract, flow, print_of_today = self.today.of(log.workflow_id, _version(log)) or (None, None, "")
+        contract, flow, print_of_today = self.today.of(log.workflow_id, version_of(log)) or (None, None, "")
         engine = "native" if isinstance(flow, Flow) else log.source
         findings = tuple(told(found, log, contract, print_of_today, engine) for found in decision.findings)
         return replace(decision, findings=findings)
@@ -247,7 +247,7 @@ class Judge:
     def _attributed(self, log: Log) -> tuple[Log, Judged]:
         """What is seen of the run, as one of the flow that it belongs to where its record does not say so."""
         said = [log.workflow_id, *names_said(log)]
-        known = next((name for name in said if self.today.of(name, _version(log)) is not None), None)
+        known = next((name for name in said if self.today.of(name, version_of(log)) is not None), None)
         if known is not None and known != log.workflow_id:
             log = attributed(log, known)
         if known is not None or (log.workflow_id != UNNAMED and not (names_said(log) and self.today.named)):
@@ -273,7 +273,7 @@ class Judge:
 
     def on_newest(self, log: Log, judged: Judged) -> Judged:
         """What the newest flow would do to the run, where the resolver also keeps the run's own; else ``judged``."""
-        if judged.worker is None or not self.today.is_kept(log.workflow_id, _version(log)):
+        if judged.worker is None or not self.today.is_kept(log.workflow_id, version_of(log)):
             return judged
         try:
             return self.judge(log, newest=True)
@@ -286,7 +286,7 @@ class Judge:
         Raises LogError where the log cannot be read.
         """
         state = log.state
-        version = _version(log)
+        version = version_of(log)
         seen = Judged(in_flight=state.in_flight)
         today = self.today.of(log.workflow_id, None if newest else version)
         if state.in_flight:
@@ -528,7 +528,7 @@ def _is_same(log: Log, contract: Contract, print_of_today: str, changed: Changed
     return None if version is None else bool(version == contract.version)
 
 
-def _version(log: Log) -> str | None:
+def version_of(log: Log) -> str | None:
     """The version of its flow that the run was started on, as far as it says that."""
     said = log.state.manifest.get("flowVersion")
     return said if isinstance(said, str) else None

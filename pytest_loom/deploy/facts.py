@@ -1,7 +1,8 @@
 """The facts beside a finding: what the log says at the place that it is about, and what today's contract has there.
 
 One rule for all engines, so that every form of report can put the two side by side. Where a run stands is told by its
-open wait, else by its last event.
+open wait, else by its last event. No value and no time is among them: of runs that are alike they are the same
+(``alike``).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def recorded_at(log: Log, step: str | None) -> tuple[str, str]:
         waits = state.suspensions
         event = _event(log, waits[0].sequence) if waits else state.last_event
     what = _what(log, event, step)
-    return f"{what}, event {event.sequence} of {len(log)}, {moment(event)}", part
+    return f"{what}, event {event.sequence} of {len(log)}", part
 
 
 def today_at(
@@ -83,13 +84,20 @@ def today_at(
     return f"{head} has no {part} {name}" + (f", but {listed}{more}" if names else f", and no {part} at all")
 
 
-def moment(event: Event) -> str:
-    """When an event was, to the minute, in UTC."""
+def rfc3339(event: Event) -> str | None:
+    """When an event was, to the second, in UTC, for programs; None where that cannot be read."""
     try:
-        at = datetime.fromtimestamp(event.time_ms / 1000, UTC)
-    except (LogError, ValueError, OverflowError, OSError):
-        return "at a time that cannot be read"
-    return at.strftime("%Y-%m-%d %H:%M UTC")
+        return rfc3339_of(event.time_ms)
+    except LogError:
+        return None
+
+
+def rfc3339_of(time_ms: float) -> str | None:
+    """The same of milliseconds since the epoch."""
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()[:19]}Z"
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _what(log: Log, event: Event, step: str | None) -> str:

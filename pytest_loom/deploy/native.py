@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pytest_loom.contract.model import Contract
 from pytest_loom.deploy.approvals import from_hazard
 from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import LiveCallError, LogError, LoomError, ReplayDivergence, printable
-from pytest_loom.flow.api import rehearse
+from pytest_loom.flow.api import rehearse, replay
 from pytest_loom.flow.definition import Flow, Step, closure_of
 from pytest_loom.flow.hazards import hazards, lost_input
 from pytest_loom.flow.history import History
@@ -173,11 +173,27 @@ def _names(fn: Any, step: object) -> bool:
 
 def replay_of(log: Log, flow: Flow[..., Any]) -> Log | LoomError:
     """What today's code writes up to the frontier, or why it does not get there. Raises LogError."""
+    return _apart(lambda: rehearse(log, flow))
+
+
+def replayed_leniently(log: Log, flow: Flow[..., Any]) -> Log:
+    """What today's code writes as far as it fits the log, then how it does not (``on_divergence="record"``).
+
+    Raises what ``replay`` raises.
+    """
+    found = _apart(lambda: replay(log, flow, on_divergence="record"))
+    if isinstance(found, LoomError):
+        raise found
+    return found
+
+
+def _apart(work: Callable[[], Log]) -> Log | LoomError:
+    """What ``work`` gives or raises; away from an event loop that is running, since the flow has one of its own."""
     found: list[Log | LoomError] = []
 
     def run() -> None:
         try:
-            found.append(rehearse(log, flow))
+            found.append(work())
         except LoomError as error:
             found.append(error)
 
@@ -185,7 +201,7 @@ def replay_of(log: Log, flow: Flow[..., Any]) -> Log | LoomError:
         asyncio.get_running_loop()
     except RuntimeError:
         run()
-    else:  # called in async code: the flow has a loop of its own
+    else:
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()

@@ -119,7 +119,8 @@ class RunResult:
     """One run of the simulation: where it stands, and what to do with it.
 
     ``strategies``: what each way to deploy would make of it (``deploy.strategies``); {} for a run that is over.
-    ``manifest``: the versions that it was started on (``versions_of``).
+    ``manifest``: the versions that it was started on (``versions_of``). ``at`` is when it last did something, in UTC,
+    ``timeline`` what it did beside what today's code does (``deploy.timeline``), for a few runs and on request.
     """
 
     execution_id: str
@@ -129,6 +130,8 @@ class RunResult:
     source: str
     strategies: dict[str, Verdict] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
+    at: str | None = field(default=None, compare=False)
+    timeline: dict[str, Any] | None = field(default=None, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """The run as ``report.json`` holds it."""
@@ -139,7 +142,12 @@ class RunResult:
             "verdict": self.verdict,
             "source": self.source,
         }
-        also = {"strategies": self.strategies, "manifest": self.manifest}
+        also = {
+            "strategies": self.strategies,
+            "manifest": self.manifest,
+            "at": self.at,
+            "timeline": self.timeline,
+        }
         return facts | {name: value for name, value in also.items() if value}
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytest_loom.contract.store import Contracts, load_contracts
 from pytest_loom.deploy.alike import Memo
 from pytest_loom.deploy.checks import Check
-from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable
+from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable, version_of
+from pytest_loom.deploy.facts import rfc3339
 from pytest_loom.deploy.report import DeployReport, RunResult, versions_of
 from pytest_loom.deploy.strategies import strategies
 from pytest_loom.errors import LogError
@@ -35,6 +36,7 @@ from pytest_loom.sources import (
 
 if TYPE_CHECKING:
     from pytest_loom.deploy.parts import Part
+    from pytest_loom.deploy.timeline import Timelines
 
 Scope = Literal["auto", "all", "in-flight"]
 SCOPES: tuple[Scope, ...] = ("auto", "all", "in-flight")
@@ -49,6 +51,7 @@ def simulate_deploy(
     policy: Any = None,
     checks: Iterable[Check] = (),
     executor: Executor | None = None,
+    timelines: Timelines | None = None,
 ) -> DeployReport:
     """Which of these recorded runs would today's flows strand or break? (ADR 0008)
 
@@ -60,7 +63,8 @@ def simulate_deploy(
     ones.
 
     An ``executor`` (processes, or those that Dask and Ray give) judges files, and shares of large ones, side by side:
-    ``logs`` has to be a path, a glob or an address then, and the flows something that can be pickled.
+    ``logs`` has to be a path, a glob or an address then, and the flows something that can be pickled. ``timelines``
+    keeps what the first runs of each cause did, and the contracts that changed, for reports that show them (HTML).
 
     A log that cannot be read is a finding and never hides the others. Raises LogError where there is no log at all,
     FlowError where the flows or contracts are not of a known shape or cannot be asked, LoomError where a check raises.
@@ -70,26 +74,35 @@ def simulate_deploy(
     kept = None if contract is None else load_contracts(contract)
     rules = load_policy(policy)
     if executor is not None:
-        return _side_by_side(logs, flows, kept, scope, rules, tuple(checks), executor)
+        return _side_by_side(logs, flows, kept, scope, rules, tuple(checks), executor, timelines)
     if isinstance(logs, (str, os.PathLike)):
         logs = load_logs(logs)
     elif isinstance(logs, Log):
         logs = [logs]
-    report, taken = _simulated(logs, Judge(Today(flows), kept, rules, checks), scope)
+    report, taken = _simulated(logs, Judge(Today(flows), kept, rules, checks), scope, timelines)
     if not taken:
         raise LogError("no log to simulate", hint="An empty corpus proves nothing, so it is an error.")
     return report
 
 
 def simulate_share(
-    logs: LogStream, today: Today, *, contract: Any, scope: Scope, policy: Any, checks: Iterable[Check]
+    logs: LogStream,
+    today: Today,
+    *,
+    contract: Any,
+    scope: Scope,
+    policy: Any,
+    checks: Iterable[Check],
+    timelines: Timelines | None = None,
 ) -> DeployReport:
     """The same for one file or a share of it, which may be empty."""
     kept = None if contract is None else load_contracts(contract)
-    return _simulated(logs, Judge(today, kept, load_policy(policy), checks), scope)[0]
+    return _simulated(logs, Judge(today, kept, load_policy(policy), checks), scope, timelines)[0]
 
 
-def _simulated(logs: Iterable[Log], judge: Judge, scope: Scope) -> tuple[DeployReport, int]:
+def _simulated(
+    logs: Iterable[Log], judge: Judge, scope: Scope, timelines: Timelines | None
+) -> tuple[DeployReport, int]:
     """The report, and how many logs there were. A stream of ours gives less than a log where that is enough."""
     report = DeployReport()
     memo = Memo(judge, lambda part, log: _take(part, judge, log, scope))
@@ -106,18 +119,18 @@ def _simulated(logs: Iterable[Log], judge: Judge, scope: Scope) -> tuple[DeployR
             if item.time is not None and (last[1] is None or item.time > last[1]):
                 last[1] = item.time
         elif isinstance(item, Text):
-            _take(report, judge, item.log, scope)
+            _take(report, judge, item.log, scope, timelines)
             memo.learn(item)
         elif isinstance(item, OutOfScope):
             report.skipped += item.runs
             report.corpus.left_out += item.runs
         else:
-            _take(report, judge, item, scope)
+            _take(report, judge, item, scope, timelines)
     for template, (runs, newest) in alike.items():
         report.corpus.see_alike(template.verdict.report.corpus, runs, newest)
     report.notes += [note for note in judge.today.notes if note not in report.notes]
     report.contracts = judge.today.contracts
-    report.changed = judge.compared.with_runs()
+    report.changed = judge.compared.with_runs(whole=timelines is not None)
     return report, taken
 
 
@@ -129,6 +142,7 @@ def _side_by_side(
     policy: Policy,
     checks: tuple[Check, ...],
     executor: Executor,
+    timelines: Timelines | None,
 ) -> DeployReport:
     """The simulation in parts, each of them by a worker of the executor."""
     from pytest_loom.deploy.parts import parts_of, workers_of
@@ -138,7 +152,7 @@ def _side_by_side(
     address = is_address(logs)
     workers = workers_of(executor)
     parts = parts_of([] if address else find_files(logs), [os.fspath(logs)] if address else [], workers)
-    return simulate_side_by_side(parts, flows, kept, scope, policy, checks, executor)
+    return simulate_side_by_side(parts, flows, kept, scope, policy, checks, executor, timelines)
 
 
 def simulate_side_by_side(
@@ -149,6 +163,7 @@ def simulate_side_by_side(
     policy: Any,
     checks: Iterable[Check],
     executor: Executor,
+    timelines: Timelines | None = None,
 ) -> DeployReport:
     """The same for the parts of a corpus, which may be none, by the workers of an executor.
 
@@ -158,7 +173,7 @@ def simulate_side_by_side(
 
     kept = None if contract is None else load_contracts(contract)
     rules: dict[str, Any] = {"kept": kept, "scope": scope, "policy": load_policy(policy), "checks": tuple(checks)}
-    work = functools.partial(_part, flows=flows, registered=_registered(), **rules)
+    work = functools.partial(_part, flows=flows, registered=_registered(), timelines=timelines, **rules)
     return simulate_parts(parts, work, executor, workers_of(executor))
 
 
@@ -171,13 +186,14 @@ def _part(
     policy: Policy,
     checks: tuple[Check, ...],
     registered: list[str],
+    timelines: Timelines | None,
 ) -> DeployReport:
     """In a worker: one part."""
     from pytest_loom.deploy.parts import check_registered, items_of
 
     judge = Judge(Today(flows), kept, policy, checks)
     check_registered(_registered(), registered)
-    return _simulated(LogStream(lambda wanted: items_of(part, wanted)), judge, scope)[0]
+    return _simulated(LogStream(lambda wanted: items_of(part, wanted)), judge, scope, timelines)[0]
 
 
 def _registered() -> list[str]:
@@ -199,7 +215,9 @@ def surviving(logs: Iterable[Log]) -> Iterator[Log | LogError]:
             yield error
 
 
-def _take(report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope) -> None:
+def _take(
+    report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope, timelines: Timelines | None = None
+) -> None:
     """Judge one run, and enter it."""
     if isinstance(item, LogError):
         _enter(report, judge, unreadable(item), "unreadable")
@@ -228,13 +246,20 @@ def _take(report: DeployReport, judge: Judge, item: Log | LogError, scope: Scope
     if is_read and item.source == "temporal":
         report.lineage.see(item, judge.today.patches(item.workflow_id))
     report.corpus.see(item, decision.workflow_id, judge.today.contracts.get(decision.workflow_id))
-    _enter(report, judge, decision, state.status if is_read else "unreadable", item)
+    _enter(report, judge, decision, state.status if is_read else "unreadable", item, timelines)
 
 
 _UNREAD = frozenset({"log-unreadable", "upcast-missing", "schema-unknown"})
 
 
-def _enter(report: DeployReport, judge: Judge, decision: ResumeDecision, status: str, log: Log | None = None) -> None:
+def _enter(
+    report: DeployReport,
+    judge: Judge,
+    decision: ResumeDecision,
+    status: str,
+    log: Log | None = None,
+    timelines: Timelines | None = None,
+) -> None:
     report.examined += 1
     judged = decision.judged
     if decision.findings or judged.in_flight:
@@ -243,6 +268,11 @@ def _enter(report: DeployReport, judge: Judge, decision: ResumeDecision, status:
         source = (log.path if log is not None else "") or found
         judged = judged if log is None else judge.on_newest(log, judged)
         ways = strategies(judged, judge.policy.window)
-        manifest = {} if log is None or status == "unreadable" else versions_of(log.state.manifest)
-        run = RunResult(decision.execution_id, decision.workflow_id, status, decision.verdict, source, ways, manifest)
-        report.run_rows.append(run)
+        facts: dict[str, Any] = {}
+        if log is not None and status != "unreadable":
+            facts = {"manifest": versions_of(log.state.manifest), "at": rfc3339(log.state.last_event)}
+            if timelines is not None:
+                contract, flow, _ = judge.today.of(decision.workflow_id, version_of(log)) or (None, None, "")
+                facts["timeline"] = timelines.of(log, decision.findings, contract, flow)
+        named = (decision.execution_id, decision.workflow_id, status, decision.verdict, source, ways)
+        report.run_rows.append(RunResult(*named, **facts))

@@ -37,7 +37,7 @@ def only(code: str, log: Log, **contract: Any) -> Finding:
 def test_a_step_that_is_gone() -> None:
     """Which event told of it and when, and what today's flow has in its place."""
     found = only("step-removed", run(*DONE, WAITS), version="2.0.0", steps={"inspect": {}, "pay": {}})
-    assert found.recorded == "step assess completed, event 3 of 4, 1970-01-01 00:02 UTC"
+    assert found.recorded == "step assess completed, event 3 of 4"
     assert found.today is not None
     assert found.today.startswith("refund 2.0.0 (contract ")
     assert found.today.endswith(") has no step assess, but inspect, pay")
@@ -59,7 +59,7 @@ def test_many_names_are_cut() -> None:
 def test_a_gate_that_is_gone() -> None:
     """A run that waits is told by its wait, and since when."""
     found = only("gate-removed", run(*DONE, WAITS), steps={"assess": {}}, gates={"Confirmed": {}})
-    assert found.recorded == "waits for Approved (approval), event 4 of 4, 1970-01-01 00:03 UTC"
+    assert found.recorded == "waits for Approved (approval), event 4 of 4"
     assert str(found.today).endswith("has no gate Approved, but Confirmed")
 
 
@@ -71,7 +71,7 @@ def test_a_call_that_somebody_is_asked_about() -> None:
         (WAITS[0], {**WAITS[1], "pending": {**ASKED, "callId": "c-2"}}),
     )
     found = only("tool-missing", log, gates={"Approved": {}}, tools={"payout": {}})
-    assert found.recorded == "waits for Approved (approval), event 4 of 4, 1970-01-01 00:03 UTC"
+    assert found.recorded == "waits for Approved (approval), event 4 of 4"
     assert str(found.today).endswith("has no tool pay, but payout")
 
 
@@ -131,12 +131,13 @@ def test_names_from_logs_stay_on_their_line() -> None:
         assert len(fact) < 400
 
 
-def test_a_time_that_cannot_be_read() -> None:
-    """A timestamp beyond any calendar is said to be none."""
-    log = LogBuilder("r-1", "refund")
-    log.add("EXECUTION_STARTED", {}, timestamp=10**18)
-    (found,) = simulate_deploy([log.log()], {}).findings
-    assert str(found.recorded).endswith("at a time that cannot be read")
+def test_when_a_run_last_did_something() -> None:
+    """In UTC, to the second; a timestamp beyond any calendar is said to be none."""
+    for timestamp, told_ in ((1_767_258_000_000, "2026-01-01T09:00:00Z"), (10**18, None)):
+        log = LogBuilder("r-1", "refund")
+        log.add("EXECUTION_STARTED", {}, timestamp=timestamp)
+        (run_,) = simulate_deploy([log.log()], {}).runs
+        assert run_.at == told_
 
 
 def test_facts_do_not_tell_findings_apart() -> None:

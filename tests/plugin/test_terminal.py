@@ -117,13 +117,13 @@ breaking  step-removed  refund, step assess, 4 runs
   is orphaned and the work would be done again, live. Was it renamed to
   assess_risk?
     r-0  logs/0.loom.jsonl
-      step assess completed, event 3 of 4, 1970-01-01 00:00 UTC
+      step assess completed, event 3 of 4
     r-1  logs/1.loom.jsonl
-      step assess completed, event 3 of 4, 1970-01-01 00:00 UTC
+      step assess completed, event 3 of 4
     r-2  logs/2.loom.jsonl
-      step assess completed, event 3 of 4, 1970-01-01 00:00 UTC
+      step assess completed, event 3 of 4
     r-3  logs/3.loom.jsonl
-      step assess completed, event 3 of 4, 1970-01-01 00:00 UTC
+      step assess completed, event 3 of 4
   today: refund (contract be019b8b) has no step assess, but assess_risk, pay
   on resume: The recorded result is not used, and the work is done a second
     time.

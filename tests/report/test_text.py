@@ -188,14 +188,14 @@ class TestFull:
 
     def test_one(self) -> None:
         """Beside what is always there: what was recorded, what today has, what a resume does, and what to paste."""
-        recorded = "step assess completed, event 3 of 4, 2026-01-31 10:00 UTC"
+        recorded = "step assess completed, event 3 of 4"
         one = found(recorded=recorded, today="refund 2 has no step assess", version="1.0.0", engine="native")
         shown = full_lines([one], changed=[CHANGED])
         assert "\n".join(shown) == (
             "breaking  step-removed  refund 1.0.0, step assess\n"
             "  It would run again.\n"
             "    r-1  logs/1.loom.jsonl\n"
-            "  recorded: step assess completed, event 3 of 4, 2026-01-31 10:00 UTC\n"
+            "  recorded: step assess completed, event 3 of 4\n"
             "  today: refund 2 has no step assess\n"
             "  on resume: The recorded result is not used, and the work is done a second\n"
             "    time.\n"
