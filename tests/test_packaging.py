@@ -63,7 +63,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(content: dict[str, bytes])
     """Tests, benchmarks, examples and tools stay out; two things are at the top: the package and its metadata."""
     assert {"pytest_loom", DIST_INFO} == {name.split("/")[0] for name in content}
     suffixes = {Path(name).suffix for name in content if name.startswith("pytest_loom/")}
-    assert suffixes == {".py", ".typed"}, "only Python files and py.typed belong into the package"
+    page = {".j2", ".css", ".js"}  # of the HTML report
+    assert suffixes == {".py", ".typed", *page}, "only Python files, py.typed and the page belong into the package"
 
 
 def test_the_wheel_is_typed(content: dict[str, bytes]) -> None:

@@ -34,6 +34,7 @@ from pytest_loom.plugin.options import (
 if TYPE_CHECKING:
     from pytest_loom.deploy.checks import Check
     from pytest_loom.deploy.report import DeployReport
+    from pytest_loom.deploy.timeline import Timelines
     from pytest_loom.log.share import Share
 
 FILES = pytest.StashKey[tuple[dict[Path, "Share | None"], list[str]]]()
@@ -183,6 +184,18 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
         raise failing("\n".join(cause_lines(found for found in report.findings if found.blocks)))
 
 
+def _timelines(config: pytest.Config) -> Timelines | None:
+    """Keeps what a few runs of each cause did, where a report is asked for that shows it."""
+    from pytest_loom.report.forms import form_of
+
+    if all(form_of(path) != "html" for path in config.stash[SETTINGS].reports):
+        return None
+    from pytest_loom.deploy.timeline import Timelines
+    from pytest_loom.plugin.recording import scrubber
+
+    return Timelines(scrubber(config))
+
+
 def _tell(node: pytest.Item, facts: str) -> None:
     """Let JUnit XML say it of the test; a rerun has its own."""
     node.user_properties[:] = [item for item in node.user_properties if item[0] != "loom"]
@@ -204,16 +217,18 @@ def _simulated(node: pytest.Item, flows: Any, share: Share | None) -> DeployRepo
         "scope": settings.scope,
         "policy": load_policy(settings.policy),
     }
+    timelines = _timelines(node.config)
     if node.path in ADDRESSES:
         logs = LogStream(lambda wanted: iter_address(ADDRESSES[node.path], share, wanted))
-        return simulate_share(logs, Today(flows), checks=checks, **rules)
+        return simulate_share(logs, Today(flows), checks=checks, timelines=timelines, **rules)
     file = Path(shown(node.path, node.config.invocation_params.dir))
 
     def simulate(today: Today) -> DeployReport:
         logs = LogStream(lambda wanted: iter_wanted(file, wanted, share))
-        return simulate_share(logs, today, checks=checks, **rules)
+        return simulate_share(logs, today, checks=checks, timelines=timelines, **rules)
 
-    folder = None if checks or settings.update else _cache_folder(node.config)
+    is_new = checks or settings.update or timelines is not None  # which no earlier session kept
+    folder = None if is_new else _cache_folder(node.config)
     if folder is None:
         return simulate(Today(flows))
     return report_of(file, share, flows, folder, simulate=simulate, **rules)

@@ -85,8 +85,8 @@ def add_options(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="write the deploy report to FILE, in the form of its suffix (.json, .md, .sarif, .gitlab.json); may be"
-        " given several times",
+        help="write the deploy report to FILE, in the form of its suffix (.html, .json, .md, .sarif, .gitlab.json); may"
+        " be given several times",
     )
     group.addoption(
         "--loom-shard",
@@ -190,11 +190,17 @@ def _pending(said: str) -> bool:
 
 
 def _check_form(report: Path) -> None:
-    """Raises pytest.UsageError for a report whose suffix tells no form."""
+    """Raises pytest.UsageError for a report whose suffix tells no form, or one that cannot be written here."""
     from pytest_loom.report.forms import FORMS, form_of
 
-    if form_of(report) is None:
+    form = form_of(report)
+    if form is None:
         raise pytest.UsageError(f"--loom-report={report}: the form is told by the suffix, one of {', '.join(FORMS)}")
+    if form == "html":
+        from pytest_loom.report.html import missing
+
+        if what := missing():
+            raise pytest.UsageError(f"--loom-report={report}: {what}")
 
 
 def _days(text: str) -> float | None:

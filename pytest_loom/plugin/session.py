@@ -192,7 +192,8 @@ class Accounting:
             yield from contract_lines(self.report, full=full)
             yield from strategy_lines(self.report)
             yield from self._corpus_lines()
-        if not self.report.ok and not quiet and not full:
+        is_page = any(path.suffix == ".html" for path in self.config.stash[SETTINGS].reports)
+        if not (self.report.ok or quiet or full or is_page):
             yield "what to paste for each way out: -v, or --loom-report=report.html"
         if is_empty_shard(self.config):
             yield "nothing to judge: all recorded runs are in other shards"

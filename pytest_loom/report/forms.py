@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 FORMS = {
     ".gitlab.json": "gitlab",
     ".sarif.json": "sarif",
+    ".html": "html",
     ".json": "json",
     ".md": "markdown",
     ".sarif": "sarif",

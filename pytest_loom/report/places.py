@@ -50,10 +50,15 @@ class Places:
     def shown(self, found: Finding) -> str:
         """The source as people read it: no folder of this machine in it."""
         name, line = _split(found)
-        path = self._relative(name)
-        if path is None:
-            path = name if "://" in name else "/".join(Path(name).parts[-2:])
+        path = self.named(name)
         return printable(f"{path}:{line}" if line > 1 else path, 200)
+
+    def named(self, source: str) -> str:
+        """A file or an address as people read it."""
+        path = self._relative(source)
+        if path is None:
+            path = source if "://" in source else "/".join(Path(source).parts[-2:])
+        return printable(path, 200)
 
     def said(self, text: str) -> str:
         """A message without the folders of this machine: files of the repository from its root."""

@@ -47,7 +47,13 @@ def since_lines(code: str, flow: str, step: str | None, changed: Iterable[Change
 def change_of(changed: ChangedContract) -> str:
     """``contract 1a2b3c4d (1.2.0, captured 2026-01-31) -> 5e6f7a8b (2.0.0)``."""
     was = [printable(part, 40) for part in (changed.was_version,) if part is not None]
-    was += [f"captured {printable(changed.captured_at, 40)}"] if changed.captured_at is not None else []
+    was += [f"captured {when(changed.captured_at)}"] if changed.captured_at is not None else []
     now = f" ({printable(changed.now_version, 40)})" if changed.now_version is not None else ""
     told = f" ({', '.join(was)})" if was else ""
     return f"contract {changed.was[:_SHORT]}{told} -> {changed.now[:_SHORT]}{now}"
+
+
+def when(moment: str) -> str:
+    """A time in UTC as RFC 3339 has it, to the minute, for people."""
+    day, t, time = printable(moment, 40).partition("T")
+    return f"{day} {time[:5]} UTC" if t else day

@@ -20,6 +20,7 @@ MOST = 12
 
 _SHOWN = 3
 _CONTRACTS = 5
+_ENGINES = 5
 _ORDER = {"breaking": 0, "warning": 1, "info": 2}
 _CAUSES = 1000
 """How many causes are told apart by step; and as many again by flow."""
@@ -49,10 +50,11 @@ def verdict_line(report: DeployReport) -> str:
 class Cause:
     """Findings with one code, flow and step, as far as a reader needs them: how many, and the first of them.
 
-    ``key`` is severity, code, flow and step: no other cause of a report has the same.
+    ``key`` is severity, code, flow and step: no other cause of a report has the same. ``engines`` has the first finding
+    of each engine.
     """
 
-    __slots__ = ("_accepted", "_open", "_shown", "accepted", "count", "key", "severity", "versions")
+    __slots__ = ("_accepted", "_open", "_shown", "accepted", "count", "engines", "key", "severity", "versions")
 
     def __init__(self, key: Key, shown: int) -> None:
         self.key = key
@@ -60,6 +62,7 @@ class Cause:
         self.count = 0
         self.accepted = 0
         self.versions: set[str | None] = set()
+        self.engines: dict[str | None, Finding] = {}
         self._shown = shown
         self._open: list[Finding] = []
         self._accepted: list[Finding] = []
@@ -70,6 +73,8 @@ class Cause:
         self.accepted += found.acknowledged is not None
         if len(self.versions) < 2:  # more is not asked
             self.versions.add(found.version)
+        if len(self.engines) < _ENGINES:
+            self.engines.setdefault(found.engine, found)
         examples = self._open if found.acknowledged is None else self._accepted
         if len(examples) < self._shown:
             examples.append(found)
@@ -175,7 +180,7 @@ def full_lines(
         yield from _fact_lines(cause, changed, width)
         first = cause.examples[0]
         yield from set_in(f"-> {first.hint}", "  ", "     ", width=width)
-        for way in ways_of(first):
+        for way in ways_of(cause.engines.values()):
             if not way.said:
                 yield from set_in(f"{way.name}: {way.what}", "  ", "     ", width=width)
                 yield from (f"       {printable(line, 200)}" for line in way.code.splitlines())

@@ -6,7 +6,8 @@ migrate), for the run that waits (re-approve, fork), in a policy (pin), and in t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from string import Template
 
 from pytest_loom.deploy.report import BREAKING, Finding
@@ -202,10 +203,11 @@ _TABLE: dict[str, dict[str, list[tuple[str, str, str]]]] = {
 }
 """By code and engine ("" for any other one): name, when, and the lines, in which $flow and $step are Python strings."""
 
-_CAPTURE = (
+CAPTURE = Way(
     "capture",
     "Keep the contracts of what is deployed (commit the files):",
     "python -m pytest --loom-deploy-sim --snapshot-update -k deploy-sim",
+    "sh",
 )
 
 _OF_HINTS = {
@@ -215,8 +217,26 @@ _OF_HINTS = {
 }
 
 
-def ways_of(found: Finding) -> tuple[Way, ...]:
-    """The ways out of a finding: what it says itself, what mends it, last how it is accepted; warnings need not be."""
+def ways_of(found: Iterable[Finding]) -> tuple[Way, ...]:
+    """The ways out of one cause, told from a finding of each engine that it is found in.
+
+    First what a finding says itself, then what mends it, last how it is accepted; warnings need not be.
+    """
+    by_engine = {one.engine or "": _ways_of(one) for one in found}
+    mends = [
+        replace(way, what=f"{engine}: {way.what}") if len(by_engine) > 1 and way.name not in _ANY else way
+        for engine, ways in by_engine.items()
+        for way in ways
+    ]
+    unique = {(way.name, way.code): way for way in mends}
+    return tuple(sorted(unique.values(), key=lambda way: way.name in _ANY))
+
+
+_ANY = ("pin", "accept", "capture")
+"""Ways that are the same in each engine."""
+
+
+def _ways_of(found: Finding) -> tuple[Way, ...]:
     step = found.step or "…"
     names = {"flow": _quoted(found.workflow_id), "step": _quoted(step), "last": _quoted(step.rpartition("/")[2])}
     by_engine = _TABLE.get(found.code, {}) if max(map(len, names.values())) <= _NAME else {}
@@ -226,7 +246,7 @@ def ways_of(found: Finding) -> tuple[Way, ...]:
     if own is not None:
         ways = [own, *(way for way in ways if way.name != own.name)]
     if found.code == "contract-unknown":
-        ways.append(Way(*_CAPTURE, "sh"))
+        ways.append(CAPTURE)
     if found.severity == "breaking":
         ways += [way for way in (_pin(found), acceptance(found.code, found.workflow_id, found.step)) if way is not None]
     return tuple(ways)

@@ -42,7 +42,7 @@ def test_what_is_not_told() -> None:
 
 def test_a_contract_by_name() -> None:
     """As far as they are known: the versions, and when the old one was captured; what a log says stays on its line."""
-    told = ChangedContract("refund", "1" * 16, "2" * 16, (), 1, "1.2\n.0", "2.0.0", "2026-01-31 10:00 UTC")
+    told = ChangedContract("refund", "1" * 16, "2" * 16, (), 1, "1.2\n.0", "2.0.0", "2026-01-31T10:00:00Z")
     assert change_of(told) == "contract 11111111 (1.2\\n.0, captured 2026-01-31 10:00 UTC) -> 22222222 (2.0.0)"
 
 
