@@ -10,7 +10,7 @@ from typing import Any
 from pytest_loom.cli.output import Output, Style
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.errors import LoomError, printable
-from pytest_loom.report.forms import FORMS, form_of, write_report
+from pytest_loom.report.forms import FORMS, form_of, missing_for, write_report
 from pytest_loom.report.json import json_pieces
 from pytest_loom.report.plain import headline
 from pytest_loom.report.text import contract_lines, finding_lines, strategy_lines
@@ -22,6 +22,8 @@ def report_file(text: str) -> Path:
     """The path of a report on the command line, whose suffix has to tell a form."""
     if form_of(Path(text)) is None:
         raise argparse.ArgumentTypeError(f"the form of {text} is told by the suffix, one of {', '.join(FORMS)}")
+    if what := missing_for(Path(text)):
+        raise argparse.ArgumentTypeError(what)
     return Path(text)
 
 
@@ -49,7 +51,8 @@ def publish(
         return
     out.line(title, "bold")
     out.lines(f"note: {note}" for note in [*report.notes, *notes])
-    for lines in (finding_lines(report.findings, option="--report"), contract_lines(report), strategy_lines(report)):
+    findings = finding_lines(report.findings, option="--report", changed=report.changed)
+    for lines in (findings, contract_lines(report, full=True), strategy_lines(report)):
         for line in lines:
             out.line(line, _STYLES.get(line.partition(" ")[0].rstrip(":"), ""))
     out.line(headline(report, ok=ok, extra=numbers), "green" if ok and report.ok else "red")

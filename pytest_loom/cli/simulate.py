@@ -17,6 +17,7 @@ from typing import Any
 from pytest_loom.cli.corpus import DEFAULT_LOGS, configured, places_of
 from pytest_loom.cli.flows import import_flows
 from pytest_loom.cli.output import FINDING, OK, Output
+from pytest_loom.cli.secrets import scrubber
 from pytest_loom.cli.section import counted, publish, report_file
 from pytest_loom.cli.settings import Settings, read_settings
 from pytest_loom.contract.targets import import_target, target_for
@@ -25,8 +26,10 @@ from pytest_loom.deploy.decide import Today
 from pytest_loom.deploy.parts import Part, chosen, corpus_of, divided, items_of
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.deploy.simulate import SCOPES, simulate_share, simulate_side_by_side
+from pytest_loom.deploy.timeline import Timelines
 from pytest_loom.errors import FlowError, LogError, printable
 from pytest_loom.log.share import Share, share_of
+from pytest_loom.report.forms import shows_runs
 from pytest_loom.sources import LogStream, Wanted, is_address, masked_address
 
 
@@ -106,6 +109,7 @@ class _Simulation:
             "scope": arguments.scope,
             "policy": (arguments.policy or settings.base / policy) if policy else None,
             "checks": (),
+            "timelines": Timelines(scrubber(settings)) if any(map(shows_runs, arguments.report)) else None,
         }
 
     def of(self, meant: list[tuple[str, Share | None]]) -> DeployReport:

@@ -46,6 +46,9 @@ CORPUS = pytest.StashKey[str]()
 CONTRACTS = pytest.StashKey[Any]()
 """The contracts that were captured before."""
 
+TIMELINES = pytest.StashKey["Timelines"]()
+"""What chooses the runs of this process that a report shows in full."""
+
 UNUSABLE = pytest.StashKey[dict[str, Exception]]()
 """The ``module:attr`` whose import failed, and how: what an import does is not done twice."""
 
@@ -185,15 +188,17 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
 
 
 def _timelines(config: pytest.Config) -> Timelines | None:
-    """Keeps what a few runs of each cause did, where a report is asked for that shows it."""
-    from pytest_loom.report.forms import form_of
+    """Keeps what a few runs of each cause did, over all files, where a report is asked for that shows it."""
+    from pytest_loom.report.forms import shows_runs
 
-    if all(form_of(path) != "html" for path in config.stash[SETTINGS].reports):
+    if not any(map(shows_runs, config.stash[SETTINGS].reports)):
         return None
-    from pytest_loom.deploy.timeline import Timelines
-    from pytest_loom.plugin.recording import scrubber
+    if TIMELINES not in config.stash:
+        from pytest_loom.deploy.timeline import Timelines
+        from pytest_loom.plugin.recording import scrubber
 
-    return Timelines(scrubber(config))
+        config.stash[TIMELINES] = Timelines(scrubber(config))
+    return config.stash[TIMELINES]
 
 
 def _tell(node: pytest.Item, facts: str) -> None:

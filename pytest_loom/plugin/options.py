@@ -191,16 +191,12 @@ def _pending(said: str) -> bool:
 
 def _check_form(report: Path) -> None:
     """Raises pytest.UsageError for a report whose suffix tells no form, or one that cannot be written here."""
-    from pytest_loom.report.forms import FORMS, form_of
+    from pytest_loom.report.forms import FORMS, form_of, missing_for
 
-    form = form_of(report)
-    if form is None:
+    if form_of(report) is None:
         raise pytest.UsageError(f"--loom-report={report}: the form is told by the suffix, one of {', '.join(FORMS)}")
-    if form == "html":
-        from pytest_loom.report.html import missing
-
-        if what := missing():
-            raise pytest.UsageError(f"--loom-report={report}: {what}")
+    if what := missing_for(report):
+        raise pytest.UsageError(f"--loom-report={report}: {what}")
 
 
 def _days(text: str) -> float | None:

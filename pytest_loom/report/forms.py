@@ -26,6 +26,20 @@ def form_of(path: Path) -> str | None:
     return next((form for suffix, form in FORMS.items() if path.name.endswith(suffix)), None)
 
 
+def shows_runs(path: Path) -> bool:
+    """Whether a report of this name shows what runs did (``deploy.timeline``)."""
+    return form_of(path) == "html"
+
+
+def missing_for(path: Path) -> str:
+    """What has to be installed to write a report of this name, and what to type; "" where nothing is missing."""
+    if form_of(path) != "html":
+        return ""
+    from pytest_loom.report.html import missing
+
+    return missing()
+
+
 def write_report(report: DeployReport, path: Path, *, ok: bool, extra: Mapping[str, Any]) -> None:
     """Write a report in the form that the suffix tells, atomically (``write_json`` says what ``ok`` and ``extra`` are).
 

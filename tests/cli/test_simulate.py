@@ -258,3 +258,33 @@ def test_a_broken_log_is_a_finding(app: Desk) -> None:
     done = app("simulate", "runs/0", "--json")
     broken = {found["code"] for found in done.json["findings"] if "r-00" in found["source"]}
     assert (done.status, broken, done.json["summary"]["runs"]) == (FINDING, {"log-unreadable"}, 14)
+
+
+class TestHtml:
+    """``--report x.html``: the page that a session writes."""
+
+    @pytest.fixture(autouse=True)
+    def needs(self) -> None:
+        """The extra."""
+        pytest.importorskip("jinja2", reason="the HTML report needs the extra html (Jinja2)")
+
+    def test_the_page_of_a_session(self, app: Desk) -> None:
+        """With the timelines of a few runs, to the byte, and also where shards were merged."""
+        assert session(app, "--loom-report=session.html").returncode == 1
+        assert app("simulate", "--report", "cli.html").status == FINDING
+        text = (app.folder / "cli.html").read_text(encoding="utf-8")
+        assert text == (app.folder / "session.html").read_text(encoding="utf-8")
+        assert text.count('id="timeline-') == 6
+        for number in (1, 2):
+            app("simulate", "--shard", f"{number}/2", "--report", f"{number}.json", "--report", f"{number}.html")
+        assert app("merge", "1.json", "2.json", "-o", "whole.html").status == FINDING
+        merged = (app.folder / "whole.html").read_text(encoding="utf-8")
+        assert merged.count('id="timeline-') == 6
+        assert "NOT SAFE TO DEPLOY" in merged
+
+    def test_without_jinja2(self, app: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is said at once, with what to install."""
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+        done = app("simulate", "--report", "cli.html")
+        assert done.status == ERROR
+        assert "pip install 'pytest-loom[html]'" in done.err
