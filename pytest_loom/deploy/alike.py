@@ -14,7 +14,7 @@ unfinished runs of flows that are code.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from pytest_loom.contract.quick import fitting
 from pytest_loom.contract.resolve import UNNAMED
 from pytest_loom.deploy.attribution import names_said
 from pytest_loom.deploy.decide import Judge
-from pytest_loom.deploy.facts import rfc3339_of
+from pytest_loom.deploy.facts import rfc3339, rfc3339_of
 from pytest_loom.deploy.report import DeployReport, Finding, RunResult
 from pytest_loom.deploy.values import fits, problems, read_values, recorded_input, recorded_outputs
 from pytest_loom.errors import LogError, LoomError
@@ -51,11 +51,12 @@ _decode = msgspec.json.Decoder().decode
 
 class _Said(NamedTuple):
     """What is said of a run, for how much it counts for each pair of contracts that changed, and of which of its lines
-    each finding tells (from 0; None of none, -1 of one that is not its own)."""
+    each finding tells (from 0; None of none, -1 of one that is not its own). ``at``: when it last did something."""
 
     report: DeployReport
     counted: list[int]
     places: list[int | None]
+    at: str | None
 
     def findings_of(self, execution_id: str, path: str, numbers: Sequence[int]) -> list[Finding]:
         """The same of a run that is alike."""
@@ -79,8 +80,8 @@ class _Said(NamedTuple):
             for found, place in zip(self.report.findings, self.places, strict=True)
         ]
 
-    def runs_of(self, execution_id: str, path: str, time: bytes = b"") -> list[RunResult]:
-        """The same of a run that is alike, whose last event was at another time (milliseconds, or none told)."""
+    def runs_of(self, execution_id: str, path: str, at: str | None) -> list[RunResult]:
+        """The same of a run that is alike, which last did something at another time."""
         return [
             RunResult(
                 execution_id,
@@ -90,19 +91,20 @@ class _Said(NamedTuple):
                 path,
                 run.strategies,
                 run.manifest,
-                rfc3339_of(float(time)) if time else run.at,
+                at,
             )
             for run in self.report.runs
         ]
 
 
 class Memo:
-    """What is known of runs that are alike, in one simulation."""
+    """What is known of runs that are alike, in one simulation; of each, when it last did something, if ``timed``."""
 
-    def __init__(self, judge: Judge, take: Take) -> None:
+    def __init__(self, judge: Judge, take: Take, *, timed: bool = False) -> None:
         self.book = Book()
         self._judge = judge
         self._take = take
+        self._timed = timed
         self._fitting: dict[tuple[int, int, bytes], bool] = {}
 
     def enter(self, report: DeployReport, hit: Hit) -> None:
@@ -116,7 +118,8 @@ class Memo:
             report.lineage.see_alike(part.lineage, hit.execution_id)
         if part.runs:
             report.finding_rows += said.findings_of(hit.execution_id, hit.path, hit.numbers)
-            report.run_rows += said.runs_of(hit.execution_id, hit.path, hit.time)
+            at = rfc3339_of(hit.time) if self._timed and hit.time is not None else said.at
+            report.run_rows += said.runs_of(hit.execution_id, hit.path, at)
         if counted:
             self._judge.compared.count(counted)
 
@@ -189,7 +192,8 @@ class Memo:
             return None
         numbers = {event.line: place for place, event in enumerate(log.events)}
         places = [None if found.line is None else numbers.get(found.line, -1) for found in part.findings]
-        return _Said(part, more if any(more) else [], places)
+        at = rfc3339(log.state.last_event) if self._timed else None
+        return _Said(part, more if any(more) else [], places, at)
 
     def _checks(self, log: Log) -> dict[Place, tuple[Any, Any]]:
         """The values that are held against a schema of today's, with yesterday's and today's; {} where one is unfit."""
@@ -286,4 +290,10 @@ def _is_same(said: _Said, seen: _Said, log: Log) -> bool:
     if not said.report.lineage.is_like(seen.report.lineage):
         return False
     findings = seen.findings_of(log.execution_id, log.path, [event.line for event in log.events])
-    return findings == said.report.findings and seen.runs_of(log.execution_id, log.path) == said.report.runs
+    runs = seen.runs_of(log.execution_id, log.path, None)
+    return _told(findings, runs) == _told(said.report.findings, said.report.runs)
+
+
+def _told(findings: Iterable[Finding], runs: Iterable[RunResult]) -> list[dict[str, Any]]:
+    """All that a report holds of them: the facts beside a finding, too, which do not tell two findings apart."""
+    return [*(one.as_dict() for one in findings), *(one.as_dict() for one in runs)]

@@ -64,7 +64,8 @@ def simulate_deploy(
 
     An ``executor`` (processes, or those that Dask and Ray give) judges files, and shares of large ones, side by side:
     ``logs`` has to be a path, a glob or an address then, and the flows something that can be pickled. ``timelines``
-    keeps what the first runs of each cause did, and the contracts that changed, for reports that show them (HTML).
+    keeps what the first runs of each cause did, when each run last did something, and the contracts that changed, for
+    reports that show them (HTML).
 
     A log that cannot be read is a finding and never hides the others. Raises LogError where there is no log at all,
     FlowError where the flows or contracts are not of a known shape or cannot be asked, LoomError where a check raises.
@@ -105,7 +106,7 @@ def _simulated(
 ) -> tuple[DeployReport, int]:
     """The report, and how many logs there were. A stream of ours gives less than a log where that is enough."""
     report = DeployReport()
-    memo = Memo(judge, lambda part, log: _take(part, judge, log, scope))
+    memo = Memo(judge, lambda part, log: _take(part, judge, log, scope), timed=timelines is not None)
     wanted = Wanted(scope, None if judge.own_checks else memo.book)
     items: Iterator[Item] = logs.wanted(wanted) if isinstance(logs, LogStream) else surviving(logs)
     taken = 0
@@ -270,9 +271,10 @@ def _enter(
         ways = strategies(judged, judge.policy.window)
         facts: dict[str, Any] = {}
         if log is not None and status != "unreadable":
-            facts = {"manifest": versions_of(log.state.manifest), "at": rfc3339(log.state.last_event)}
+            facts = {"manifest": versions_of(log.state.manifest)}
             if timelines is not None:
                 contract, flow, _ = judge.today.of(decision.workflow_id, version_of(log)) or (None, None, "")
                 facts["timeline"] = timelines.of(log, decision.findings, contract, flow)
+                facts["at"] = rfc3339(log.state.last_event)
         named = (decision.execution_id, decision.workflow_id, status, decision.verdict, source, ways)
         report.run_rows.append(RunResult(*named, **facts))

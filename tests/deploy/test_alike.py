@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from pytest_loom import Context, Contract, Log, contract_of, flow, load_logs, record, simulate_deploy, step
 from pytest_loom.deploy import alike as memo
+from pytest_loom.deploy import facts
 from pytest_loom.deploy.decide import Today
 from pytest_loom.deploy.report import DeployReport, Finding, finding
 from pytest_loom.deploy.simulate import simulate_share
+from pytest_loom.deploy.timeline import Timelines
 from pytest_loom.log import alike, read, texts
 from pytest_loom.log.share import Share
 from pytest_loom.log.upcast import isolated_upcasters, upcaster
@@ -163,6 +165,21 @@ class TestWhatIsAlike:
         }
         assert len(hits) == 4
 
+    def test_facts_beside_a_finding(self, tmp_path: Path, hits: list[str]) -> None:
+        """What stands beside a finding is that of each run; so is when it last did something, where that is asked."""
+        runs = [waiting(f"r-{n}", n) for n in range(5)]
+        for number, one in enumerate(runs):
+            for line in one:
+                line["timestamp"] += number * 86_400_000
+        path = written(tmp_path / "r.jsonl", *runs)
+        today = {**TODAY, "steps": {"pay": {}}}
+        report = both(path, today)
+        recorded = {found.recorded for found in report.findings if found.code == "step-removed"}
+        assert (recorded, len(hits)) == ({"step assess completed, event 3 of 4"}, 4)
+        for logs in (path, Each(path)):
+            shown = simulate_deploy(logs, today, timelines=Timelines()).runs
+            assert [one.at and one.at[:10] for one in shown] == [f"2023-11-{14 + n}" for n in range(5)]
+
     def test_several_files_and_compressed_ones(self, tmp_path: Path, hits: list[str]) -> None:
         """What is known from one file is known in the next; a finding names its own file."""
         for number in range(4):
@@ -236,6 +253,16 @@ class TestWhatIsAlike:
         for cut in (1, 2, 40):
             path.write_bytes(text[:-cut])
             both(path, TODAY)
+
+    def test_timelines(self, tmp_path: Path, hits: list[str], monkeypatch: Any) -> None:
+        """The runs that are shown in full are the same: it takes more runs that are read to tell others by them."""
+        monkeypatch.setattr(alike, "_FIRST", 8)
+        path = written(tmp_path / "r.jsonl", *pairs(20))
+        today = {**TODAY, "steps": {"pay": {}}}
+        reports = [simulate_deploy(one, today, timelines=Timelines()) for one in (path, Each(path))]
+        assert told(reports[0]) == told(reports[1])
+        assert sum(one.timeline is not None for one in reports[0].runs) == 4
+        assert len(hits) > 20
 
     def test_it_takes_many_runs_to_make_one(self, tmp_path: Path, hits: list[str], monkeypatch: Any) -> None:
         """As long as few runs look alike, each is read."""
@@ -389,6 +416,20 @@ class TestWhatIsNot:
         path = written(tmp_path / "r.jsonl", *(asking(f"r-{n}", cents) for n, cents in enumerate([1, 1, "many", 2])))
         report = both(path, contract)
         assert [f.execution_id for f in report.findings if f.severity == "breaking"] == ["r-2"]
+        assert hits == []
+
+    def test_a_fact_that_tells_a_value(self, tmp_path: Path, hits: list[str], monkeypatch: Any) -> None:
+        """Facts do not tell two findings apart, and are of each run all the same: one that reads a value is not told
+        of others."""
+        plain = facts.recorded_at
+
+        def telling(log: Log, step: str | None) -> tuple[str, str]:
+            recorded, part = plain(log, step)
+            return f"{recorded}, ordered {log.events[0].payload.get('input')}", part
+
+        monkeypatch.setattr(facts, "recorded_at", telling)
+        path = written(tmp_path / "r.jsonl", *(waiting(f"r-{n}", n) for n in range(4)))
+        assert len({found.recorded for found in both(path, {**TODAY, "steps": {"pay": {}}}).findings}) > 4
         assert hits == []
 
     def test_checks_of_the_users_own(self, tmp_path: Path, hits: list[str]) -> None:

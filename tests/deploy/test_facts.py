@@ -8,6 +8,7 @@ import pytest
 
 from pytest_loom import Finding, Log, LogBuilder, check_resume, flow, record, simulate_deploy, step
 from pytest_loom.deploy.facts import told
+from pytest_loom.deploy.timeline import Timelines
 
 Told = tuple[str, dict[str, Any]]
 """An event: its kind and its payload."""
@@ -132,11 +133,11 @@ def test_names_from_logs_stay_on_their_line() -> None:
 
 
 def test_when_a_run_last_did_something() -> None:
-    """In UTC, to the second; a timestamp beyond any calendar is said to be none."""
+    """For a report that shows it, in UTC, to the second; a timestamp beyond any calendar is said to be none."""
     for timestamp, told_ in ((1_767_258_000_000, "2026-01-01T09:00:00Z"), (10**18, None)):
         log = LogBuilder("r-1", "refund")
         log.add("EXECUTION_STARTED", {}, timestamp=timestamp)
-        (run_,) = simulate_deploy([log.log()], {}).runs
+        (run_,) = simulate_deploy([log.log()], {}, timelines=Timelines()).runs
         assert run_.at == told_
 
 

@@ -70,7 +70,6 @@ class TestJudgement:
                 "verdict": "resume",
                 "source": "logs/a.loom.jsonl",
                 "strategies": dict.fromkeys(STRATEGIES, "resume"),
-                "at": "1970-01-01T00:00:00Z",
             }
         ]
 
