@@ -17,6 +17,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from pytest_loom.contract.fingerprint import fingerprint
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows, own_name, patches_of, resolver_of
@@ -544,6 +546,7 @@ def _asked(check: Check, log: Log, *contracts: Contract | None) -> list[Finding]
         strange = [item for item in found if not isinstance(item, Finding)]
         if strange:
             raise TypeError(f"it yielded a {type(strange[0]).__name__}, not a Finding")
+        msgspec.convert([msgspec.to_builtins(item) for item in found], list[Finding])  # as reports hold them
     except LoomError:
         raise
     except Exception as problem:

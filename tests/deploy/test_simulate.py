@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -341,6 +342,16 @@ class TestChecksOfYourOwn:
         """What is no finding is an error that names the check, and is not passed over."""
         with pytest.raises(LoomError, match=r"the check .*strange raised TypeError"):
             simulate_deploy([run("r-1")], TODAY, checks=[strange_check(answer)])
+
+    @pytest.mark.parametrize("field", [{"severity": "fatal"}, {"step": 7}, {"line": "3"}], ids=str)
+    def test_a_finding_that_no_report_can_hold(self, run: Run, field: dict[str, Any]) -> None:
+        """One with a severity of its own, say, is refused where it is made, not where the report is written."""
+
+        def odd(log: Log, contract: Contract) -> Iterator[Finding]:
+            yield replace(finding(log, "odd", "odd", "", severity="info"), **field)
+
+        with pytest.raises(LoomError, match=rf"the check .*odd raised ValidationError: .*{next(iter(field))}"):
+            simulate_deploy([run("r-1")], TODAY, checks=[odd])
 
     def test_a_check_that_raises(self, run: Run) -> None:
         """It must not look like one that found nothing: the error names the check, its line and the run."""
