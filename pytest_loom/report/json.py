@@ -59,6 +59,11 @@ class _Changed(msgspec.Struct):
     now: str
     runs: int
     changes: list[ContractChange]
+    was_version: str | None = None
+    now_version: str | None = None
+    captured_at: str | None = None
+    old: dict[str, Any] | None = None
+    new: dict[str, Any] | None = None
 
 
 class _Said(msgspec.Struct):

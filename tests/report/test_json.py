@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pytest_loom import DeployReport, Finding
 from pytest_loom.contract.changes import ContractChange
 from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import RunResult
-from pytest_loom.report.json import write_json
+from pytest_loom.report.json import read_json, write_json
 
 RED = Finding("step-removed", "breaking", "refund", "r-1", "assess", "m", "h", "a.loom.jsonl")
 LOOK = Finding("suspended-carryover", "warning", "refund", "r-2", None, "m", "h", "b.loom.jsonl", "ann until 2027: x")
@@ -114,6 +115,20 @@ def test_the_whole_schema(tmp_path: Path) -> None:
             },
         ],
     }
+
+
+def test_what_is_read_again(tmp_path: Path) -> None:
+    """A report beside a page has what the page shows: facts, timelines and both contracts are there after a merge."""
+    red = replace(RED, engine="native", recorded="step assess completed", today="refund has no step assess")
+    whole = replace(
+        CHANGED, was_version="1.0.0", captured_at="2026-01-01T09:00:00Z", old={"steps": {}}, new={"steps": 1}
+    )
+    run = RunResult("r-1", "refund", "completed", "fork", "a.loom.jsonl", at="2026-01-01T09:00:00Z")
+    run = replace(run, timeline={"rows": []})
+    before = DeployReport([red], [run], examined=1, changed=[whole])
+    write_json(before, tmp_path / "report.json", ok=False, extra={})
+    after, _, _ = read_json(tmp_path / "report.json")
+    assert after.as_dict() == before.as_dict()
 
 
 def test_an_empty_report(tmp_path: Path) -> None:
