@@ -71,8 +71,7 @@ def today_at(
     flow = printable(workflow_id, _LONG)
     if contract is None:
         return f"no flow {flow}"
-    version = f" {printable(contract.version, 40)}" if contract.version is not None else ""
-    head = f"{flow}{version} (contract {print_of_today[:8]})"
+    head = f"{today_begins(workflow_id, contract.version)}{print_of_today[:8]})"
     names: Mapping[str, Any] | None = {"step": contract.steps, "gate": contract.gates, "tool": contract.tools}.get(part)
     if step is None or names is None:
         return head
@@ -82,6 +81,11 @@ def today_at(
     listed = ", ".join(printable(one, _LONG) for one in list(names)[:_NAMED])
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{head} has no {part} {name}" + (f", but {listed}{more}" if names else f", and no {part} at all")
+
+
+def today_begins(workflow_id: str, version: str | None) -> str:
+    """How the line of today's side begins where today's code has that version."""
+    return f"{printable(workflow_id, _LONG)}{f' {printable(version, 40)}' if version is not None else ''} (contract "
 
 
 def rfc3339(event: Event) -> str | None:

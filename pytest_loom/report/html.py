@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from itertools import islice
@@ -112,7 +113,7 @@ def _context(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> dic
         "files": _number(extra["logs"], "log file") if isinstance(extra.get("logs"), int) else None,
         "shard": printable(str(extra.get("shard") or ""), 40),
         "sections": list(_sections(report, blocking, others, contracts, strategies)),
-        "notes": [one_line(places.said(note)) for note in sorted(report.notes)],
+        "notes": [one_line(places.said(note)) for note in sorted(report.all_notes())],
         "blocking": blocking[:MOST],
         "left_out": max(0, len(blocking) - MOST),
         "others": others[:MOST],
@@ -144,6 +145,7 @@ def _verdict(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> dic
     title, _, lead = headline(report, ok=ok, extra=extra).partition(": ")
     if not lead:  # nothing was found
         title, lead = "No breaking change found", title[:1].upper() + title[1:]
+    lead = re.sub(r"(?<![\w.-])\d{4,}(?= )", lambda found: f"{int(found[0]):,}", lead)
     state = "bad" if not report.ok else "open" if not ok else "good"
     return {"title": title, "lead": lead, "state": state}
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from string import Template
 
+from pytest_loom.deploy.facts import today_begins
 from pytest_loom.deploy.report import BREAKING, Finding
 
 _NAME = 100
@@ -270,9 +271,10 @@ def _pin(found: Finding) -> Way | None:
     if found.version is None or found.code in ("log-unreadable", "contract-drift") or not found.workflow_id:
         return None
     lines = ["[[worker]]", f"flow = {toml(found.workflow_id)}", f"version = {toml(found.version)}"]
-    return Way(
-        "pin", "Keep a worker of that version, and name it in the file of loom_policy:", "\n".join(lines), "toml"
-    )
+    what = "Keep a worker of that version, and name it in the file of loom_policy:"
+    if (found.today or "").startswith(today_begins(found.workflow_id, found.version)):
+        what = "Raise today's version first, which is still that of these runs. " + what
+    return Way("pin", what, "\n".join(lines), "toml")
 
 
 def acceptance(code: str, flow: str, step: str | None) -> Way | None:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from pytest_loom import DeployReport
+from pytest_loom.deploy.lineage import Named
 from pytest_loom.deploy.report import RunResult
 from pytest_loom.errors import Unsupported
 from tests.report.conftest import HOSTILE, changed, found, hostile, report_of
@@ -219,7 +220,11 @@ class TestWhatIsThere:
 
     def test_notes_and_shard(self) -> None:
         """What was not looked at is said, and of which shard the page is."""
-        made = page(report_of(notes=["today's refund says nothing of its steps"]), shard="3/64")
+        report = report_of(found(), runs=12_345, notes=["today's refund says nothing of its steps"])
+        report.lineage.patches["refund", "faster", "version 2"] = report.lineage.open["refund"] = Named(3, ["r-1"])
+        made = page(report, shard="3/64")
+        assert "faster" in made.words
+        assert "1 of 12,345 runs would break" in made.words
         assert "today's refund says nothing of its steps" in made.words
         assert "shard 3/64" in made.words
 

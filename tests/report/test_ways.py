@@ -76,6 +76,14 @@ def test_a_worker_is_kept_where_the_run_says_its_version() -> None:
     assert "pin" not in names()
 
 
+def test_a_version_that_did_not_move_keeps_no_worker_apart() -> None:
+    """Where today's code has the version of these runs, it is to be raised first: the policy could not tell them."""
+    today = "refund {} (contract 12345678) has no step assess"
+    for version, is_first in (("1.2.0", True), ("1.2", False), ("1.3.0", False)):
+        (pin,) = [way for way in ways_of([found(version="1.2.0", today=today.format(version))]) if way.name == "pin"]
+        assert pin.what.startswith("Raise today's version first") is is_first
+
+
 def test_what_the_hint_types_for_this_run() -> None:
     """It knows the place in the log, so it goes before the general lines of the same name, and is not said twice."""
     hint = "Keep it. Or ask anew:\n  asked = resume(fork(log, 17), flow)"
