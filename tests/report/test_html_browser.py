@@ -1,10 +1,12 @@
 """The HTML report in Chromium: by keyboard, in light and dark, on a narrow screen, with ten thousand runs.
 
-``LOOM_SCREENSHOTS=1`` writes the pictures that the documentation shows (``docs/images``) anew.
+``LOOM_SCREENSHOTS=1 python -m pytest tests/report/test_html_browser.py -k screenshots`` makes the pictures of the
+documentation (``docs/images``) anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -18,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pytest_loom import DeployReport
+from pytest_loom import DeployReport, __version__
 from tests.report.sample import report_of
 
 pytest.importorskip("jinja2", reason="the HTML report needs the extra html (Jinja2)")
@@ -49,6 +51,10 @@ ARGUMENTS = [
     "--force-color-profile=srgb",
 ]
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+SHOWN = IMAGES / "shown.json"
+"""What each of them shows, in a word: its text and style."""
+
+AGAIN = bool(os.environ.get("LOOM_SCREENSHOTS"))
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -359,7 +365,7 @@ def test_without_script(browser: Any, page_file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["report-light", "report-dark", "report-narrow", "report-run", "terminal"])
 def test_screenshots(browser: Any, report: DeployReport, page_file: Path, name: str, tmp_path: Path) -> None:
-    """The pictures of the documentation are of this page: as large as they would be today."""
+    """The pictures of the documentation show what the page says today, in the style that it has today."""
     how = {"color_scheme": "dark" if name == "report-dark" else "light", "reduced_motion": "reduce"}
     one = Reader(browser, viewport=NARROW if name == "report-narrow" else {"width": 1100, "height": 800}, **how)
     page = one.opens(page_file)
@@ -370,10 +376,17 @@ def test_screenshots(browser: Any, report: DeployReport, page_file: Path, name: 
         page.goto("about:blank")
         page.set_content(terminal(report))
         shown = page.locator("pre")
-    made = IMAGES / f"{name}.png" if os.environ.get("LOOM_SCREENSHOTS") else tmp_path / f"{name}.png"
+    made = IMAGES / f"{name}.png" if AGAIN else tmp_path / f"{name}.png"
     shown.screenshot(path=made)
+    text = page.locator("dialog" if name == "report-run" else "body").inner_text().replace(__version__, "")
+    digest = hashlib.sha256((text + page.locator("style").first.inner_text()).encode()).hexdigest()[:16]
     one.asked = [address for address in one.asked if address != "about:blank"]
     one.leaves(page_file)
+    known = json.loads(SHOWN.read_text(encoding="utf-8"))
+    if AGAIN:
+        SHOWN.write_text(json.dumps(known | {name: digest}, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    else:
+        assert known[name] == digest, f"{name}.png shows what was: look at it once LOOM_SCREENSHOTS=1 has made it anew"
     assert size(made) == size(IMAGES / f"{name}.png")
     assert (IMAGES / f"{name}.png").stat().st_size < 200_000
 
