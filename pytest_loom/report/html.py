@@ -144,7 +144,8 @@ def _told_first(report: DeployReport) -> Iterator[Finding]:
 def _verdict(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> dict[str, str]:
     title, _, lead = headline(report, ok=ok, extra=extra).partition(": ")
     if not lead:  # nothing was found
-        title, lead = "No breaking change found", title[:1].upper() + title[1:]
+        head, _, rest = title.partition(" for ")
+        title, lead = "No breaking change found", f"In {rest}" if rest else head[:1].upper() + head[1:]
     lead = re.sub(r"(?<![\w.-])\d{4,}(?= )", lambda found: f"{int(found[0]):,}", lead)
     state = "bad" if not report.ok else "open" if not ok else "good"
     return {"title": title, "lead": lead, "state": state}
