@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,33 @@ def write_runs(path: Path, events: int, kind: str = "finished") -> Path:
     return path
 
 
-def lines(run: int, kind: str = "finished") -> Iterator[str]:
+def write_corpus(folder: Path, runs: int, files: int = 10) -> list[Path]:
+    """Files of about 2 kB a run: in every other one the lines of ten runs lie among each other; every hundredth run
+    waits, every thousandth has done a step that the contract lacks, and one in each file is of a flow of its own."""
+    found = []
+    for number in range(files):
+        path = folder / f"part-{number:02}.loom.jsonl"
+        mine = range(number * runs // files, (number + 1) * runs // files)
+        texts = (
+            lines(
+                run,
+                "finished" if run % 100 else "waiting",
+                steps=4 if run % 1000 else STEPS + 1,
+                flow="refund" if run != mine[len(mine) // 2] else f"refund-{number}",
+            )
+            for run in mine
+        )
+        with path.open("w", encoding="utf-8") as file:
+            while ten := list(islice(texts, 10 if number % 2 else 1)):
+                file.writelines(line for together in zip_longest(*ten, fillvalue="") for line in together)
+        found.append(path)
+    return found
+
+
+def lines(run: int, kind: str = "finished", *, steps: int = STEPS, flow: str = "refund") -> Iterator[str]:
     """The lines of one run; no two runs have the same values."""
     events = [("EXECUTION_STARTED", f'{{"input":{{"order":"o-{run}","amount":{run}}}}}')]
-    for step in range(STEPS):
+    for step in range(steps):
         events.append(("STEP_STARTED", f'{{"stepId":"step-{step}","input":{{"order":"o-{run}"}}}}'))
         note = _TEXT[run % 40 :] if "700" in kind else "abcdefghijklmnopqrstuvwxyz"
         output = f'{{"verdict":"ok","amount":{run},"note":"{note}"}}'
@@ -50,7 +74,7 @@ def lines(run: int, kind: str = "finished") -> Iterator[str]:
         events.append(("EXECUTION_COMPLETED", '{"output":{"ok":true}}'))
     for sequence, (event, payload) in enumerate(events, 1):
         yield (
-            f'{{"executionId":"run-{run:06d}","workflowId":"refund","sequence":{sequence},'
+            f'{{"executionId":"run-{run:06d}","workflowId":"{flow}","sequence":{sequence},'
             f'"timestamp":{1_700_000_000_000 + sequence},"eventType":"{event}","schemaVersion":"1.15.0",'
             f'"payload":{payload}}}\n'
         )
