@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from pytest_loom.cli.output import ERROR, FINDING, OK, Output
+from pytest_loom.cli.output import ERROR, FINDING, OK, STOPPED, Output
 from pytest_loom.errors import LoomError
 
 __all__ = ["ERROR", "FINDING", "OK", "main"]
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     except KeyboardInterrupt:
         out.error("stopped")
-        return 130
+        return STOPPED
     except LoomError as error:
         out.error(error)
     except OSError as problem:

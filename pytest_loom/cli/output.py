@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from pytest_loom.errors import LoomError, printable
 
-OK, FINDING, ERROR = 0, 1, 2
-"""The exit statuses of every command."""
+OK, FINDING, ERROR, STOPPED = 0, 1, 2, 130
+"""The exit statuses of every command; the last one after Ctrl-C, as shells have it."""
 
 Style = Literal["", "bold", "dim", "red", "green", "yellow"]
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}

@@ -12,7 +12,7 @@ from pytest_loom.deploy.report import DeployReport
 from pytest_loom.errors import LoomError, printable
 from pytest_loom.report.forms import FORMS, form_of, missing_for, write_report
 from pytest_loom.report.json import json_pieces
-from pytest_loom.report.plain import headline
+from pytest_loom.report.plain import SEE, headline
 from pytest_loom.report.text import contract_lines, finding_lines, strategy_lines
 
 _STYLES: dict[str, Style] = {"breaking": "red", "warning": "yellow", "contract": "bold", "strategies": "bold"}
@@ -36,8 +36,12 @@ def publish(
     ok: bool,
     numbers: Mapping[str, Any],
     notes: Iterable[str] = (),
+    see: str = SEE,
 ) -> None:
-    """Write the reports and show the section. Raises LoomError where a report cannot be written."""
+    """Write the reports and show the section; ``see`` says why something was not judged.
+
+    Raises LoomError where a report cannot be written.
+    """
     written = []
     for path in reports:
         try:
@@ -55,7 +59,7 @@ def publish(
     for lines in (findings, contract_lines(report, full=True), strategy_lines(report)):
         for line in lines:
             out.line(line, _STYLES.get(line.partition(" ")[0].rstrip(":"), ""))
-    out.line(headline(report, ok=ok, extra=numbers), "green" if ok and report.ok else "red")
+    out.line(headline(report, ok=ok, extra=numbers, see=see), "green" if ok and report.ok else "red")
     for path in written:
         out.note(f"report: {printable(str(path), 1_000)}")
 

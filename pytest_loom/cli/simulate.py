@@ -7,7 +7,10 @@ sources, checks and flows that only these give need ``pytest --loom-deploy-sim``
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
@@ -16,7 +19,7 @@ from typing import Any
 
 from pytest_loom.cli.corpus import DEFAULT_LOGS, configured, places_of
 from pytest_loom.cli.flows import import_flows
-from pytest_loom.cli.output import FINDING, OK, Output
+from pytest_loom.cli.output import FINDING, OK, STOPPED, Output
 from pytest_loom.cli.secrets import scrubber
 from pytest_loom.cli.section import counted, publish, report_file
 from pytest_loom.cli.settings import Settings, read_settings
@@ -30,6 +33,7 @@ from pytest_loom.deploy.timeline import Timelines
 from pytest_loom.errors import FlowError, LogError, printable
 from pytest_loom.log.share import Share, share_of
 from pytest_loom.report.forms import shows_runs
+from pytest_loom.report.plain import SEE
 from pytest_loom.sources import LogStream, Wanted, is_address, masked_address
 
 
@@ -56,7 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, out: Output) -> int:
-    """Simulate. Gives 1 where a run would break; raises LogError for no run at all, FlowError for no flows."""
+    """Simulate. Gives 1 where a run would break, 130 where it was stopped.
+
+    Raises LogError for no run at all, FlowError for no flows.
+    """
     settings = read_settings(Path.cwd())
     if arguments.sources:
         places, empty = places_of(arguments.sources), []
@@ -69,20 +76,27 @@ def run(arguments: argparse.Namespace, out: Output) -> int:
         hint = "An empty corpus proves nothing, so it is an error. pytest-loom doctor says what is configured."
         raise LogError(f"no log found ({where})", hint=hint)
     meant = _meant(places, arguments.shard)
-    report = _Simulation(arguments, settings, out).of(meant)
+    simulation = _Simulation(arguments, settings, out)
+    with simulation.stoppable():
+        report = simulation.of(meant)
     acks = load_acks(settings.path("loom_acks", "")) if str(settings.values.get("loom_acks") or "").strip() else []
     report.finding_rows = report.finding_rows.like(acknowledge(report.findings, acks, date.today()))
     mine = sum(share is None or not share.number for _, share in meant)
-    numbers: dict[str, Any] = {"logs": mine, "not_judged": 0}
+    numbers: dict[str, Any] = {"logs": mine, "not_judged": min(len(simulation.left), mine)}
     if arguments.shard is not None:
         names = [Path(masked_address(place)) for place in places]
         shard = f"{arguments.shard.number + 1}/{arguments.shard.of}"
         numbers |= {"shard": shard, "corpus": corpus_of(names, settings.base)}
     notes = [f"loom_logs {printable(pattern, 200)} matches no file" for pattern in empty]
-    notes += [] if arguments.shard else [*_idle(acks, report)]
+    notes += [] if arguments.shard or simulation.stopped else [*_idle(acks, report)]
     title = f"deploy simulation of {counted(len(meant), 'log file')}"
-    publish(report, out, arguments.report, title=title, ok=report.ok, numbers=numbers, notes=notes)
-    return OK if report.ok else FINDING
+    ok = report.ok and not simulation.stopped
+    see = "since it was stopped" if simulation.stopped else SEE
+    publish(report, out, arguments.report, title=title, ok=ok, numbers=numbers, notes=notes, see=see)
+    if simulation.stopped:
+        out.error("stopped")
+        return STOPPED
+    return OK if ok else FINDING
 
 
 def _meant(places: list[str], shard: Share | None) -> list[tuple[str, Share | None]]:
@@ -102,6 +116,8 @@ class _Simulation:
         self.settings = settings
         self.out = out
         self.runs = 0
+        self.stopped = False
+        self.left: set[str] = set()
         folder: Path = arguments.contracts or settings.path("loom_contracts", "loom-contracts")
         policy = str(arguments.policy or settings.values.get("loom_policy") or "").strip()
         self.rules: dict[str, Any] = {
@@ -112,8 +128,31 @@ class _Simulation:
             "timelines": Timelines(scrubber(settings)) if any(map(shows_runs, arguments.report)) else None,
         }
 
+    @contextlib.contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Within this, Ctrl-C ends the simulation after the run that is being judged, the second one at once.
+
+        ``left`` are then the places that have not been judged to their end.
+        """
+
+        def stop(number: int, frame: object) -> None:
+            if self.stopped:
+                raise KeyboardInterrupt
+            self.stopped = True
+            self.out.note("stopping; once more to stop at once")
+
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield  # whoever has said what it means has said it
+            return
+        signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def of(self, meant: list[tuple[str, Share | None]]) -> DeployReport:
-        """The report of all runs."""
+        """The report of all runs, or of those that were judged before it was stopped."""
         report = DeployReport()
         groups: dict[str, list[Part]] = {}
         for place, share in meant:
@@ -124,9 +163,12 @@ class _Simulation:
                 report.add(simulate_share(LogStream(functools.partial(self.items, parts)), Today(flows), **self.rules))
                 continue
             self.out.progress(f"judging {counted(len(parts), 'part')} with {self.jobs} processes")
-            with ProcessPoolExecutor(self.jobs) as executor:
+            # Ctrl-C reaches the workers, too: they finish what they are at
+            with ProcessPoolExecutor(
+                self.jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+            ) as executor:
                 named = _Named(target, self.settings.base)
-                report.add(simulate_side_by_side(parts, named, executor=executor, **self.rules))
+                report.add(simulate_side_by_side(self.until_stopped(parts), named, executor=executor, **self.rules))
         if self.jobs > 1:  # which part was done first says nothing
             report.finding_rows = report.finding_rows.like(report.finding_rows.in_order())
         return report
@@ -144,12 +186,23 @@ class _Simulation:
 
     def items(self, parts: list[Part], wanted: Wanted | None) -> Iterator[Any]:
         """The runs, counted."""
-        for part in parts:
+        for part in self.until_stopped(parts):
             for item in items_of(part, wanted):
+                if self.stopped:
+                    self.left.add(part.place)
+                    break
                 self.runs += 1
                 if not self.runs % 100:
                     self.out.progress(f"{self.runs} runs judged")
                 yield item
+
+    def until_stopped(self, parts: list[Part]) -> Iterator[Part]:
+        """The parts, in their turn; those that are left when it is stopped are noted."""
+        for part in parts:
+            if self.stopped:
+                self.left.add(part.place)
+            else:
+                yield part
 
 
 class _Named:

@@ -93,7 +93,7 @@ def _size(file: Path) -> int:
 
 
 def simulate_parts(
-    parts: Sequence[Part], work: Callable[[Part], DeployReport], executor: Executor, workers: int
+    parts: Iterable[Part], work: Callable[[Part], DeployReport], executor: Executor, workers: int
 ) -> DeployReport:
     """The merged report of ``work`` on each part, as many at a time as keep the executor busy.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -157,7 +157,7 @@ def _side_by_side(
 
 
 def simulate_side_by_side(
-    parts: Sequence[Part],
+    parts: Iterable[Part],
     flows: Any,
     contract: Any,
     scope: Scope,

@@ -14,25 +14,28 @@ from pytest_loom.report.text import Cause, verdict_line
 SHOWN = 3
 """How many runs of a cause are named."""
 
+SEE = "see the failed tests"
+"""Why something was not judged, where nothing else is said."""
+
 _LONG = 2_000
 
 
-def headline(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> str:
+def headline(report: DeployReport, *, ok: bool, extra: Mapping[str, Any], see: str = SEE) -> str:
     """The verdict of the whole session in one line; ``ok`` and ``extra`` as ``write_json`` takes them."""
-    missing = not_judged(report, ok=ok, extra=extra)
+    missing = not_judged(report, ok=ok, extra=extra, see=see)
     if missing and report.ok:
         return f"NOT JUDGED: {missing}"
     return f"{verdict_line(report)}; NOT JUDGED: {missing}" if missing else verdict_line(report)
 
 
-def not_judged(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> str:
+def not_judged(report: DeployReport, *, ok: bool, extra: Mapping[str, Any], see: str = SEE) -> str:
     """What the simulation could not judge, in words; "" where it judged all there was."""
     logs, missing = extra.get("logs"), extra.get("not_judged")
     if missing:
-        return f"{missing} of {logs} log file{'' if logs == 1 else 's'}, see the failed tests"
+        return f"{missing} of {logs} log file{'' if logs == 1 else 's'}, {see}"
     if ok or not report.ok:
         return ""
-    return "see the failed tests" if logs else "no log file was judged"
+    return see if logs else "no log file was judged"
 
 
 def title(cause: Cause) -> str:

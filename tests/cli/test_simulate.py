@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import wait
 from typing import Any
 
 import pytest
 
 from pytest_loom.cli.corpus import DEFAULT_LOGS
-from pytest_loom.cli.output import ERROR, FINDING, OK
+from pytest_loom.cli.output import ERROR, FINDING, OK, STOPPED
 from pytest_loom.plugin.options import DEFAULT_LOGS as OF_THE_PLUGIN
 from tests.cli.conftest import Desk, made
 from tests.cli.test_show import ESCAPES
@@ -81,6 +83,43 @@ def test_the_same_as_a_session(app: Desk, monkeypatch: pytest.MonkeyPatch) -> No
         assert (app.folder / "many.json").read_bytes() == (app.folder / "cli.json").read_bytes()
         outputs.add(many.out)
     assert len(outputs) == 1
+
+
+STOPPING = """
+import multiprocessing, os, signal
+
+def flows(workflow_id, version=None):
+    if workflow_id == "first" and not multiprocessing.parent_process():
+        os.kill(os.getpid(), signal.SIGINT)
+    return {"workflowId": workflow_id, "steps": {"assess": {}, "pay": {}}}
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupt_shows_what_there_is(app: Desk, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    """Ctrl-C ends it with a report of what was judged by then, which is no green, and status 130."""
+
+    def interrupted(*args: Any, **rules: Any) -> Any:
+        if "first" in told:
+            told.clear()
+            os.kill(os.getpid(), signal.SIGINT)
+        return wait(*args, **rules)
+
+    told = {"first"}
+    monkeypatch.setattr("pytest_loom.deploy.parts.AT_ONCE", 1)
+    monkeypatch.setattr("pytest_loom.deploy.parts.wait", interrupted)
+    (app.folder / "src/loom_cli_app.py").write_text(STOPPING)
+    first = app.log("a/0", made("r-0", flow="first"))
+    first.write_bytes(first.read_bytes() + app.log("a/1", made("r-1")).read_bytes())
+    for number in range(2, 9):
+        app.log(f"a/{number}", made(f"r-{number}"))
+    done = app("simulate", "runs/a", "--jobs", jobs, "--report", "cli.json")
+    assert (done.status, done.err.splitlines()[-1]) == (STOPPED, "pytest-loom: stopped")
+    report = json.loads((app.folder / "cli.json").read_text())
+    left = report["summary"]["not_judged"]
+    assert (report["ok"], report["summary"]["logs"], report["findings"]) == (False, 9, [])
+    assert f"NOT JUDGED: {left} of 9 log files, since it was stopped" in done.out
+    assert (left, report["summary"]["runs"]) == ((9, 1) if jobs == 1 else (7, 3))
 
 
 def test_json_is_the_report(app: Desk) -> None:
