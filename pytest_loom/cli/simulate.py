@@ -80,7 +80,8 @@ def run(arguments: argparse.Namespace, out: Output) -> int:
     with simulation.stoppable():
         report = simulation.of(meant)
     acks = load_acks(settings.path("loom_acks", "")) if str(settings.values.get("loom_acks") or "").strip() else []
-    report.finding_rows = report.finding_rows.like(acknowledge(report.findings, acks, date.today()))
+    if acks:
+        report.finding_rows = report.finding_rows.like(acknowledge(report.findings, acks, date.today()))
     mine = sum(share is None or not share.number for _, share in meant)
     numbers: dict[str, Any] = {"logs": mine, "not_judged": min(len(simulation.left), mine)}
     if arguments.shard is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +15,7 @@ from pytest_loom.contract.model import Contract
 from pytest_loom.deploy.changed import ChangedContract, merged
 from pytest_loom.deploy.corpus_health import CorpusHealth
 from pytest_loom.deploy.lineage import Lineage
-from pytest_loom.deploy.rows import Rows
+from pytest_loom.deploy.rows import Kind, Packed, Rows
 from pytest_loom.log.event import Log
 from pytest_loom.log.origin import origin_of
 from pytest_loom.resume.policy import FINE, Verdict
@@ -56,6 +56,7 @@ IDLE = "policy: the pattern "
 
 _VERSIONS = frozenset({"flowVersion", "contractFingerprint", "runtimeBuild", "stateSchemaVersion", "planSchemaVersion"})
 _LONG, _MANY = 100, 100
+_PIECE = 1 << 20
 WORST_FIRST: tuple[Verdict, ...] = ("reject", "manual", "fork", "reapprove", "pin", "migrate", "upcast", "resume")
 """The verdicts, in the order in which one of a run goes before another."""
 
@@ -170,6 +171,22 @@ def _run_order(run: RunResult) -> tuple[str, ...]:
     return (run.execution_id, run.source, run.workflow_id, run.status, run.verdict)
 
 
+def _finding_kind(found: Finding) -> Kind:
+    return ("acknowledged" if found.acknowledged is not None else found.severity, found.code)
+
+
+def _run_kind(run: RunResult) -> Kind:
+    return (run.verdict, *chain.from_iterable(run.strategies.items()))
+
+
+class _Head(msgspec.Struct):
+    """The first line of a packed report."""
+
+    facts: dict[str, Any]
+    findings: Packed
+    runs: Packed
+
+
 class DeployReport:
     """The outcome of ``simulate_deploy``: ``ok``, ``findings``, ``runs`` (unfinished ones and those with findings).
 
@@ -189,8 +206,8 @@ class DeployReport:
         notes: Iterable[str] = (),
         changed: Iterable[ChangedContract] = (),
     ) -> None:
-        self.finding_rows = Rows(Finding, _finding_order, findings)
-        self.run_rows = Rows(RunResult, _run_order, runs)
+        self.finding_rows = Rows(Finding, _finding_order, _finding_kind, findings)
+        self.run_rows = Rows(RunResult, _run_order, _run_kind, runs)
         self.examined = examined
         self.in_flight = in_flight
         self.skipped = skipped
@@ -218,11 +235,13 @@ class DeployReport:
     @property
     def ok(self) -> bool:
         """No breaking finding, but for acknowledged ones."""
-        return not any(finding.blocks for finding in self.findings)
+        return not any(state == "breaking" for state, _ in self.finding_rows.kinds)
 
     def summary(self) -> dict[str, int]:
         """The numbers that ``report.json`` and the terminal show; an acknowledged finding is counted as that only."""
-        kinds = Counter("acknowledged" if found.acknowledged is not None else found.severity for found in self.findings)
+        kinds: Counter[str] = Counter()
+        for (state, _), count in self.finding_rows.kinds.items():
+            kinds[state] += count
         return {
             "runs": self.examined,
             "in_flight": self.in_flight,
@@ -235,6 +254,8 @@ class DeployReport:
 
     def hurt(self) -> int:
         """How many runs have a finding that makes the simulation fail."""
+        if self.ok:
+            return 0
         blocking = (found for found in self.finding_rows.in_order() if found.blocks)
         return sum(
             len({found.source for found in group})
@@ -244,10 +265,10 @@ class DeployReport:
     def strategies(self) -> dict[str, dict[str, int]]:
         """How many unfinished runs each strategy lets go on, hands to a person, and strands; {} without such a run."""
         table: dict[str, dict[str, int]] = {}
-        for run in self.runs:
-            for strategy, verdict in run.strategies.items():
+        for (_, *ways), runs in self.run_rows.kinds.items():
+            for strategy, verdict in zip(ways[::2], ways[1::2], strict=True):
                 row = table.setdefault(strategy, {"go_on": 0, "need_a_person": 0, "stranded": 0})
-                row["go_on" if verdict in FINE else "stranded" if verdict == "reject" else "need_a_person"] += 1
+                row["go_on" if verdict in FINE else "stranded" if verdict == "reject" else "need_a_person"] += runs
         return table
 
     @classmethod
@@ -263,8 +284,8 @@ class DeployReport:
 
     def add(self, other: DeployReport) -> None:
         """Take over what another part of the same simulation found."""
-        self.finding_rows += other.findings
-        self.run_rows += other.runs
+        self.finding_rows += other.finding_rows
+        self.run_rows += other.run_rows
         if self.examined and other.examined:  # what is idle in one part may be used in another
             both = {*self.notes} & {*other.notes}
             self.notes = [note for note in self.notes if note in both or not note.startswith(IDLE)]
@@ -286,6 +307,7 @@ class DeployReport:
         return rows | self._beside_rows()
 
     def _beside_rows(self) -> dict[str, Any]:
+        """What is in it beside its rows."""
         return {
             "examined": self.examined,
             "in_flight": self.in_flight,
@@ -315,17 +337,21 @@ class DeployReport:
         return made
 
     def packed(self) -> bytes:
-        """``as_dict`` in few bytes: the parts of a large simulation are held until all of them are there."""
-        packed = _Packed(list(self.findings), list(self.runs), self._beside_rows())
-        return zlib.compress(msgspec.json.encode(packed), 1)
+        """The report in few bytes: the parts of a large simulation are held until all of them are there."""
+        (findings, found), (runs, ran) = self.finding_rows.packed(), self.run_rows.packed()
+        squeezed = zlib.compressobj(1)
+        head = msgspec.json.encode(_Head(self._beside_rows(), findings, runs)) + b"\n"
+        pieces = [squeezed.compress(piece) for piece in chain([head], found, ran)]
+        return b"".join([*pieces, squeezed.flush()])
 
     @classmethod
     def unpacked(cls, data: bytes) -> DeployReport:
-        """The report that ``packed`` made small."""
-        packed = msgspec.json.decode(zlib.decompress(data), type=_Packed)
-        made = cls.from_dict({"findings": [], "runs": [], **packed.beside})
-        made.finding_rows += packed.findings
-        made.run_rows += packed.runs
+        """The report that ``packed`` made small. Raises ValueError or zlib.error for other bytes."""
+        stream = _Inflated(data)
+        head = msgspec.json.decode(stream.line(), type=_Head)
+        made = cls.from_dict({"findings": [], "runs": [], **head.facts})
+        for rows, facts in ((made.finding_rows, head.findings), (made.run_rows, head.runs)):
+            rows.unpack(facts, stream.pieces(sum(facts.chunks) + facts.last))
         return made
 
     def __repr__(self) -> str:
@@ -333,12 +359,35 @@ class DeployReport:
         return f"<DeployReport {'ok' if self.ok else 'NOT ok'}: {numbers}>"
 
 
-class _Packed(msgspec.Struct):
-    """A report whose rows are written and read as they are, which is faster than by way of dicts."""
+class _Inflated:
+    """Compressed bytes, read piece by piece."""
 
-    findings: list[Finding]
-    runs: list[RunResult]
-    beside: dict[str, Any]
+    def __init__(self, data: bytes) -> None:
+        self._inflate = zlib.decompressobj()
+        self._data = data
+        self._held = b""
+
+    def _more(self) -> bool:
+        """Whether there is more in hand than before."""
+        found = self._inflate.decompress(self._data, _PIECE)
+        self._data = self._inflate.unconsumed_tail
+        self._held += found
+        return bool(found)
+
+    def line(self) -> bytes:
+        """Everything up to the next newline."""
+        while b"\n" not in self._held and self._more():
+            pass
+        found, _, self._held = self._held.partition(b"\n")
+        return found
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The next so many bytes, or all that there are."""
+        while size and (self._held or self._more()):
+            piece = self._held[:size]
+            self._held = self._held[size:]
+            size -= len(piece)
+            yield piece
 
 
 def finding(

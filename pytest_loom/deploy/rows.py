@@ -1,7 +1,8 @@
 """Rows of a report that may be many: the first ones in memory, all others in a temporary file.
 
 A simulation of a million runs holds no more of them than one of twenty thousand. The file has no name, so that nothing
-is left behind whatever ends the process.
+is left behind whatever ends the process. Rows that go from one report to another (of a part to the whole, out of the
+cache, from a worker) go as the bytes that they are in the file, and are not read on the way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 import os
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
@@ -22,18 +24,35 @@ IN_MEMORY = 20_000
 """How many rows are kept as objects."""
 
 _BLOCK = 1 << 13
+_COPIED = 1 << 20
+
+Kind = tuple[str, ...]
+"""What rows are counted by."""
+
+
+class Packed(msgspec.Struct):
+    """What is in the bytes of ``Rows.packed``: so many sorted chunks of so many bytes, and those in no chunk."""
+
+    chunks: list[int]
+    last: int
+    count: int
+    kinds: list[tuple[list[str], int]]
 
 
 class Rows(Sequence[T]):
     """Rows of one dataclass: what a list of them is used for, without a bound on their number.
 
     ``key`` is the order of ``in_order``. Iterating gives the rows as they were added, and, once there are more than
-    ``IN_MEMORY``, in that order.
+    ``IN_MEMORY``, in that order. ``kinds`` counts them by what ``kind_of`` says of each.
     """
 
-    def __init__(self, kind: type[T], key: Callable[[T], Any], rows: Iterable[T] = ()) -> None:
+    def __init__(
+        self, kind: type[T], key: Callable[[T], Any], kind_of: Callable[[T], Kind], rows: Iterable[T] = ()
+    ) -> None:
         self.kind = kind
         self.key = key
+        self.kind_of = kind_of
+        self.kinds: Counter[Kind] = Counter()
         self._last: list[T] = []
         self._chunks: list[tuple[int, int]] = []
         self._file: IO[bytes] | None = None
@@ -42,19 +61,54 @@ class Rows(Sequence[T]):
 
     def like(self, rows: Iterable[T]) -> Rows[T]:
         """Other rows of the same kind, in the same order."""
-        return Rows(self.kind, self.key, rows)
+        return Rows(self.kind, self.key, self.kind_of, rows)
 
     def append(self, row: T) -> None:
         """Add one row."""
-        self._last.append(row)
+        self.kinds[self.kind_of(row)] += 1
         self._count += 1
+        self._last.append(row)
         if len(self._last) > IN_MEMORY:
             self._spill()
 
     def extend(self, rows: Iterable[T]) -> None:
         """Add rows."""
+        if isinstance(rows, Rows) and rows._file is not None:
+            facts, pieces = rows.packed()
+            self.unpack(facts, pieces)
+            return
         for row in rows:
             self.append(row)
+
+    def packed(self) -> tuple[Packed, Iterator[bytes]]:
+        """What ``unpack`` takes: the facts about the rows' bytes, and these bytes in pieces."""
+        last = b"".join(msgspec.json.encode(row) + b"\n" for row in self._last)
+        kinds = [(list(kind), count) for kind, count in sorted(self.kinds.items())]
+        facts = Packed([end - begin for begin, end in self._chunks], len(last), self._count, kinds)
+        chunks = (piece for begin, end in self._chunks for piece in self._bytes(begin, end, _COPIED))
+        return facts, itertools.chain(chunks, [last])
+
+    def unpack(self, facts: Packed, pieces: Iterable[bytes]) -> None:
+        """Add the rows of another one, whose order is the same."""
+        total = sum(facts.chunks)
+        left, last = total, b""
+        for piece in pieces:
+            if left:
+                self._at_end().write(piece[:left])
+            last += piece[left:]
+            left -= min(left, len(piece))
+        if left or len(last) != facts.last:
+            raise ValueError("rows of a report are cut short")
+        begin = self._at_end().tell() - total if total else 0
+        for size in facts.chunks:
+            self._chunks.append((begin, begin + size))
+            begin += size
+        decoder = msgspec.json.Decoder(self.kind)
+        self._last += map(decoder.decode, last.split(b"\n")[:-1])
+        self.kinds.update({tuple(kind): count for kind, count in facts.kinds})
+        self._count += facts.count
+        if len(self._last) > IN_MEMORY:
+            self._spill()
 
     def __iadd__(self, rows: Iterable[T]) -> Rows[T]:
         self.extend(rows)
@@ -85,35 +139,55 @@ class Rows(Sequence[T]):
         return repr(self._last) if self._file is None else f"<{self._count} rows of {self.kind.__name__}>"
 
     def __reduce__(self) -> Any:
-        return (Rows, (self.kind, self.key, list(self)))
+        facts, pieces = self.packed()
+        return _unpacked, (self.kind, self.key, self.kind_of, facts, b"".join(pieces))
 
     def in_order(self) -> Iterator[T]:
         """The rows sorted by ``key``, a block of each chunk in memory at a time."""
         chunks = [self._chunk(begin, end) for begin, end in self._chunks]
         return heapq.merge(*chunks, sorted(self._last, key=self.key), key=self.key)
 
-    def _spill(self) -> None:
+    def _at_end(self) -> IO[bytes]:
+        """The temporary file, where more is written."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="pytest-loom-")  # noqa: SIM115  # lives as long as the rows
             weakref.finalize(self, self._file.close)
-        begin = self._file.seek(0, os.SEEK_END)
+        self._file.seek(0, os.SEEK_END)
+        return self._file
+
+    def _spill(self) -> None:
+        file = self._at_end()
+        begin = file.tell()
         encoder = msgspec.json.Encoder()
         for row in sorted(self._last, key=self.key):
-            self._file.write(encoder.encode(row) + b"\n")
-        self._file.flush()
-        self._chunks.append((begin, self._file.tell()))
+            file.write(encoder.encode(row) + b"\n")
+        file.flush()
+        self._chunks.append((begin, file.tell()))
         self._last = []
 
     def _chunk(self, begin: int, end: int) -> Iterator[T]:
         """The rows of one sorted part of the file."""
-        assert self._file is not None
         decoder = msgspec.json.Decoder(self.kind)
         rest = b""
+        for block in self._bytes(begin, end, _BLOCK):
+            *lines, rest = (rest + block).split(b"\n")
+            yield from map(decoder.decode, lines)
+
+    def _bytes(self, begin: int, end: int, size: int) -> Iterator[bytes]:
+        """A part of the file in blocks of that size."""
+        assert self._file is not None
         while begin < end:
             self._file.seek(begin)  # other parts are read in turn
-            block = self._file.read(min(_BLOCK, end - begin))
+            block = self._file.read(min(size, end - begin))
             if not block:
                 raise OSError("the temporary file of the report was cut short")
             begin += len(block)
-            *lines, rest = (rest + block).split(b"\n")
-            yield from map(decoder.decode, lines)
+            yield block
+
+
+def _unpacked(
+    kind: type[T], key: Callable[[T], Any], kind_of: Callable[[T], Kind], facts: Packed, data: bytes
+) -> Rows[T]:
+    made = Rows(kind, key, kind_of)
+    made.unpack(facts, [data])
+    return made

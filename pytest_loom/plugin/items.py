@@ -175,7 +175,8 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     except LoomError as error:
         _tell(node, not_judged())
         raise failing(f"deploy simulation: not judged: {error}") from None
-    report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
+    if settings.acks:
+        report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
     _promise(config, loom_flows, report)
     node.stash[FACTS] = {"report": report.packed(), "captured": captured}
     if settings.mutate:

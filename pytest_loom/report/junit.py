@@ -16,15 +16,19 @@ def property_of(report: DeployReport) -> str:
     ``verdict`` is the worst of the runs' (``resume`` without any), ``verdicts`` counts them, ``codes`` counts the
     findings that nobody accepted.
     """
-    verdicts = Counter(run.verdict for run in report.runs)
-    codes = Counter(found.code for found in report.findings if found.acknowledged is None)
+    verdicts: Counter[str] = Counter()
+    for (verdict, *_), count in report.run_rows.kinds.items():
+        verdicts[verdict] += count
+    codes: Counter[str] = Counter()
+    for (state, code), count in report.finding_rows.kinds.items():
+        codes[code] += count if state != "acknowledged" else 0
     facts = {
         "schema": SCHEMA,
         "ok": report.ok,
         "verdict": next((verdict for verdict in WORST_FIRST if verdict in verdicts), "resume"),
         **report.summary(),
         "verdicts": {verdict: verdicts[verdict] for verdict in WORST_FIRST if verdict in verdicts},
-        "codes": dict(sorted(codes.items())),
+        "codes": dict(sorted((+codes).items())),
     }
     return json.dumps(facts)
 

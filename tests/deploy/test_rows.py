@@ -76,6 +76,39 @@ class TestRows:
         again = pickle.loads(pickle.dumps(report))
         assert again.as_dict() == report.as_dict()
 
+    @pytest.mark.parametrize("rows", [3, 7, 8, 30])
+    def test_packed(self, rows: int) -> None:
+        """In few bytes it is the same report, to which more can be added; the numbers are counted on."""
+        report = DeployReport(map(found, range(rows)), map(ran, range(rows)), rows, rows)
+        again = DeployReport.unpacked(report.packed())
+        assert again.as_dict() == report.as_dict()
+        again.add(DeployReport([found(99, "gate-removed")], [ran(99)], 1, 1))
+        again.add(report)
+        assert (len(again.findings), len(again.runs), again.summary()["breaking"]) == (2 * rows + 1,) * 3
+        names = [found.execution_id for found in (*report.findings, *report.findings)]
+        assert sorted(found.execution_id for found in again.findings) == sorted([*names, "r-0000099"])
+        assert again.strategies()["fail-closed"] == {"go_on": 0, "need_a_person": 2 * rows + 1, "stranded": 0}
+
+    def test_packed_and_cut(self) -> None:
+        """A part of it is no report."""
+        data = DeployReport(map(found, range(30))).packed()
+        with pytest.raises(ValueError, match="cut short"):
+            DeployReport.unpacked(data[:-20])
+
+    def test_packed_beyond_memory(self) -> None:
+        """What is packed and added is never there as a whole."""
+        report = DeployReport(map(found, range(20_000)))
+        data = report.packed()
+        tracemalloc.start()
+        whole = DeployReport()
+        for _ in range(3):
+            whole.add(DeployReport.unpacked(data))
+        assert len(whole.packed()) < 4 * len(data)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(whole.findings) == 60_000
+        assert peak < 10 * 1024 * 1024
+
     def test_odd_text(self) -> None:
         """What stands in a log cannot break the file."""
         odd = [Finding("x", "info", "a\nb", f'{n}\u2028\x00"', None, "m\\n", "h", "s") for n in range(20)]

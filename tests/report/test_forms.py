@@ -94,7 +94,7 @@ class TestEveryForm:
         path.write_text("the last one")
         report = report_of()
         report.notes = [1]  # type: ignore[list-item]  # which no writer can say
-        report.finding_rows.append(object())  # type: ignore[arg-type]
+        report.finding_rows._last.append(object())  # type: ignore[arg-type]
         with pytest.raises((AttributeError, TypeError)):
             write_report(report, path, ok=True, extra=NUMBERS)
         assert path.read_text() == "the last one"
