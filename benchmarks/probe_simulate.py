@@ -2,24 +2,26 @@
 
 ``times``: the best of so many rounds each, in turn, of the bare msgspec scan and of the simulation (processor time).
 ``peak``: the simulation once, and the most memory that it took. ``warm``: the simulation as a pytest item has it, the
-first time and the second. Prints the numbers as JSON.
+first time and the second. ``workers``: one process and two. Prints the numbers as JSON.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from benchmarks.corpus import contract
+from benchmarks.measure import peak_mib
 from pytest_loom import Event, simulate_deploy
 from pytest_loom.deploy import unchanged
 from pytest_loom.deploy.decide import Today
@@ -69,9 +71,22 @@ def peak(path: Path, kind: str, rounds: int) -> dict[str, float]:
     """The most memory in MiB, and how much of it was taken before the first run was read."""
     import pytest_loom.plugin.items  # noqa: F401  # as much as a session has loaded
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mib()
     simulate(path, kind)
-    return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "before": before / 1024}
+    return {"peak": peak_mib(), "before": before}
+
+
+def workers(path: Path, kind: str, rounds: int) -> dict[str, float]:
+    """Real seconds of one process, and of two side by side, which are there when it begins."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        simulate_deploy(path, contract(kind), executor=executor)
+        found = {"one": float("inf"), "two": float("inf")}
+        for _ in range(rounds):
+            for name, more in {"one": {}, "two": {"executor": executor}}.items():
+                begun = time.perf_counter()
+                assert simulate_deploy(path, contract(kind), **more).ok  # type: ignore[arg-type]
+                found[name] = min(found[name], time.perf_counter() - begun)
+    return found
 
 
 def warm(path: Path, kind: str, rounds: int) -> dict[str, float]:
@@ -96,7 +111,8 @@ def warm(path: Path, kind: str, rounds: int) -> dict[str, float]:
     return found
 
 
+PROBES = {"times": times, "peak": peak, "warm": warm, "workers": workers}
+
 if __name__ == "__main__":
     what, where, name, number = sys.argv[1:]
-    measure = {"times": times, "peak": peak, "warm": warm}[what]
-    print(json.dumps(measure(Path(where), name, int(number))))
+    print(json.dumps(PROBES[what](Path(where), name, int(number))))

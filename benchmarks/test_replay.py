@@ -1,4 +1,4 @@
-"""Replays of 1,000 and 10,000 recorded effects, ours beside the peers, all in one run.
+"""Replays of 20, 1,000 and 10,000 recorded effects, ours beside the peers, all in one run.
 
 Measured for everybody alike: one process, from the recorded file on disk to the finished replay, the collector on and
 just run, rounds of all taken in turn, the best round of each. It is processor time, all threads', since a replay waits
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -21,10 +23,20 @@ import pytest
 from benchmarks.replay_peers import TEMPORAL, WORLD, Peer, arguments, peers, work
 from pytest_loom import Context, SyncContext, flow, load_log, record, replay, step, write_log
 
-SIZES = (1_000, 10_000)
+SIZES = (20, 1_000, 10_000)
 ROUNDS = 15
 PATIENCE = 3  # seconds after which a peer gets no further round at a size
 AIM = 1.3  # what an effect may cost more at the larger size
+PEAK_AIM = 60  # MiB over the bare interpreter
+PEAK = """
+import sys
+from pathlib import Path
+from benchmarks.measure import peak_mib
+bare = peak_mib()
+import benchmarks.test_replay as here
+assert here.OURS[0].replay(Path(sys.argv[1]), int(sys.argv[2])) == sum(range(int(sys.argv[2])))
+print(peak_mib(), bare)
+"""
 
 
 @step(id="work")
@@ -131,7 +143,7 @@ def seconds(peer: Peer, path: Path, effects: int) -> float:
 
 def size(peer: Peer, effects: int) -> int:
     """How many effects a peer gets where the others get so many; 0: none."""
-    if peer is TEMPORAL and effects > SIZES[0]:
+    if peer is TEMPORAL and effects > SIZES[1]:
         return int(os.environ.get("LOOM_BENCH_TEMPORAL", "0"))
     return effects
 
@@ -151,39 +163,41 @@ def measure(effects: int, folder: Path, rounds: int) -> dict[str, float]:
     return {peer.name: best[peer.name] / size(peer, effects) * 1e6 for peer in running}
 
 
-def test_replay_beside_the_peers(tmp_path: Path, measuring: bool, figure: Callable[[str], None]) -> None:
-    """The table, and whether ours is the fastest of those that check arguments and as cheap an effect in a long run."""
-    sizes = SIZES if measuring else (10, 20)
-    short, long = (measure(effects, tmp_path, ROUNDS if measuring else 1) for effects in sizes)
+def test_replay_beside_the_peers(
+    tmp_path: Path, measuring: bool, sized: Callable[[int, int], int], row: Callable[..., None]
+) -> None:
+    """A row for everybody at each size: effects a second, beside ours, and what an effect costs in a longer run."""
+    sizes = [sized(effects, few) for effects, few in zip(SIZES, (2, 10, 20), strict=True)]
+    costs = [measure(effects, tmp_path, ROUNDS if measuring else 1) for effects in sizes]
+    for number, effects in enumerate(sizes):
+        ours = max(costs[number][peer.name] for peer in OURS)
+        rivals = [costs[number][peer.name] for peer in peers() if peer.checks and peer.name in costs[number]]
+        for peer in ROWS:
+            what = f"replay {effects:,} effects, file to finish: {peer.name}{'' if peer.checks else ' (compares none)'}"
+            if peer.name not in costs[number]:
+                row(what, "", absent(peer) or "not run")
+                continue
+            cost = costs[number][peer.name]
+            before = costs[number - 1].get(peer.name) if number else None
+            growth = "" if before is None else f"{cost / before:.2f}"
+            speed = f"{1e6 / cost:,.0f} effects/s"
+            if peer not in OURS:
+                row(what, "", speed, f"ours {cost / ours:.1f} times as fast", growth)
+            else:
+                ratio = f"{min(rivals) / cost:.1f} times the next that compares (aim: > 1)" if rivals else ""
+                row(what, speed, "", ratio, f"{growth} (aim: ≤ {AIM})" if number == 2 else growth)
 
-    def half(costs: dict[str, float], name: str) -> str:
-        if name not in costs:
-            return f"{'-':>10} {'-':>9} {'-':>7}"
-        return (
-            f"{1e6 / costs[name]:10,.0f} {costs[name]:9.2f} {'x' + format(costs[name] / costs[OURS[0].name], '.2f'):>7}"
-        )
 
-    heads = " ".join(f"| {f'effects/s, {effects:,}':>18} {'us each':>9} {'to ours':>7}" for effects in sizes)
-    figure(f"{'replay, file to finish':24} {'checks args':>11} {heads} | per effect {sizes[1]:,}:{sizes[0]:,}")
-    for peer in ROWS:
-        if reason := absent(peer):
-            figure(f"{peer.name:24} {reason}")
-            continue
-        grown = f"x{long[peer.name] / short[peer.name]:.2f}" if peer.name in long else "not run"
-        if peer.name in long and size(peer, sizes[1]) != sizes[1]:
-            grown += f" (at {size(peer, sizes[1]):,})"
-        figure(
-            f"{peer.name:24} {'yes' if peer.checks else 'no':>11} | {half(short, peer.name):>36} "
-            f"| {half(long, peer.name):>36} | {grown}"
+def test_peak(tmp_path: Path, sized: Callable[[int, int], int], row: Callable[..., None]) -> None:
+    """The most memory that a process takes to load and replay, over what the bare interpreter has."""
+    for effects in (sized(1_000, 10), sized(10_000, 20)):
+        path = recorded(OURS[0], tmp_path, effects)
+        command = [sys.executable, "-c", PEAK, str(path), str(effects)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peak, bare = map(float, done.stdout.split())
+        row(
+            f"memory peak of a process that replays {effects:,} effects",
+            f"{peak:.0f} MiB",
+            f"bare interpreter {bare:.0f} MiB",
+            f"{peak - bare:+.0f} MiB (aim: ≤ +{PEAK_AIM})",
         )
-    if not measuring:
-        return
-    for effects, costs in zip(sizes, (short, long), strict=True):
-        slower = max(costs[peer.name] for peer in OURS)
-        rivals = {peer.name: costs[peer.name] for peer in peers() if peer.checks and peer.name in costs}
-        if rivals:
-            quickest = min(rivals, key=lambda name: rivals[name])
-            ahead = rivals[quickest] / slower
-            figure(f"{effects:,}: ours x{ahead:.2f} as fast as {quickest}, the next that checks (aim: more than x1)")
-    most = max(long[peer.name] / short[peer.name] for peer in OURS)
-    figure(f"ours, per effect {sizes[1]:,}:{sizes[0]:,}: x{most:.2f} (aim: at most x{AIM})")

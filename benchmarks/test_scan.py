@@ -12,16 +12,19 @@ import msgspec
 import pytest
 
 from benchmarks.corpus import contract, write_runs
+from benchmarks.measure import milliseconds
 from pytest_loom import Event, load_logs, simulate_deploy
 
 EVENTS = 100_000
+SIZES = ("a tenth", "all")
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """100 k events in one file; a hundredth of that where nothing is measured."""
-    small = request.config.getoption("benchmark_disable", False)
-    return write_runs(tmp_path_factory.mktemp("corpus") / "runs.loom.jsonl", EVENTS // (100 if small else 1))
+def corpora(tmp_path_factory: pytest.TempPathFactory, sized: Callable[[int, int], int]) -> dict[str, Path]:
+    """100 k events in one file, and a tenth of them in another."""
+    folder = tmp_path_factory.mktemp("corpus")
+    sizes = zip(SIZES, (sized(EVENTS // 10, 100), sized(EVENTS, 1000)), strict=True)
+    return {size: write_runs(folder / f"{size}.loom.jsonl", events) for size, events in sizes}
 
 
 def scan(path: Path) -> None:
@@ -57,27 +60,45 @@ def standard_library(path: Path) -> None:
             json.loads(line)
 
 
-MEASURED = (scan, read, fold, simulate, standard_library)
-AIMS = {"fold": "aim: at most x4", "simulate": "aim: at most x3"}
+MEASURED = {
+    scan: "the limit: a bare msgspec scan",
+    read: "read and check",
+    fold: "read, check and fold",
+    simulate: "simulate a deploy",
+    standard_library: "`json.loads` of each line",
+}
+AIMS = {fold: 4, simulate: 3}
+Best = dict[tuple[Callable[[Path], None], str], float]
 
 
 @pytest.mark.benchmark(group="100 k events")
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("work", MEASURED, ids=lambda work: str(work.__name__))
-def test_100k_events(benchmark: Any, corpus: Path, work: Callable[[Path], None], best: dict[str, float]) -> None:
-    """Each does its work on the same file; pytest-benchmark's table shows them side by side."""
-    benchmark.pedantic(work, args=(corpus,), rounds=7, warmup_rounds=1)
+def test_events(benchmark: Any, corpora: dict[str, Path], size: str, work: Callable[[Path], None], best: Best) -> None:
+    """Each does its work on the same files."""
+    benchmark.pedantic(work, args=(corpora[size],), rounds=7, warmup_rounds=1)
     if benchmark.stats is not None:
-        best[work.__name__] = benchmark.stats.stats.min
+        best[work, size] = benchmark.stats.stats.min
 
 
-def test_ratios(best: dict[str, float], figure: Callable[[str], None]) -> None:
-    """The ratios to the limit, as lines."""
-    for name in [name for name in best if name != "scan" and "scan" in best]:
-        aim = f" ({AIMS[name]})" if name in AIMS else ""
-        figure(f"100 k events, {name}: x{best[name] / best['scan']:.2f} of the bare msgspec scan{aim}")
+def test_ratios(best: Best, corpora: dict[str, Path], row: Callable[..., None]) -> None:
+    """The ratios to the limit, and to the tenth of the events."""
+    few, all_of = SIZES
+    events = corpora[all_of].read_bytes().count(b"\n")
+    for work, what in MEASURED.items():
+        if {(work, few), (work, all_of), (scan, all_of)} <= best.keys():
+            taken, limit = best[work, all_of], best[scan, all_of]
+            aim = f" (aim: ≤ {AIMS[work]})" if work in AIMS else ""
+            row(
+                f"{events:,} events: {what}",
+                milliseconds(taken),
+                "" if work is scan else f"scan {milliseconds(limit)}",
+                "" if work is scan else f"{taken / limit:.2f} times{aim}",
+                f"{taken / best[work, few] / 10:.2f}",
+            )
 
 
 @pytest.fixture(scope="module")
-def best() -> dict[str, float]:
+def best() -> Best:
     """The best round of each, in seconds."""
     return {}

@@ -23,6 +23,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from benchmarks.measure import milliseconds
 from benchmarks.temporal_work import Greeting, history
 
 PASSED_THROUGH = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_all_modules())
@@ -55,9 +56,9 @@ def seconds(ways: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]
     return best
 
 
-def test_bulk(tmp_path: Path, figure: Callable[[str], None], measuring: bool) -> None:
+def test_bulk(tmp_path: Path, row: Callable[..., None], sized: Callable[[int, int], int], measuring: bool) -> None:
     """Every history passes each way; the figures are for a person to read."""
-    count, rounds = (500, 5) if measuring else (5, 1)
+    count, rounds = sized(500, 5), 5 if measuring else 1
     for number in range(count):
         (tmp_path / f"greeting-{number}.json").write_text(json.dumps(history(number)))
     files, logs = sorted(tmp_path.glob("*.json")), f"{tmp_path}/*.json"
@@ -75,6 +76,6 @@ def test_bulk(tmp_path: Path, figure: Callable[[str], None], measuring: bool) ->
     }
     took = seconds(ways, rounds)
     ours, theirs, structural = (took[name] for name in ways)
-    figure(f"temporal: {count} histories of 11 events, replayed by the SDK's own bulk: {theirs * 1000:.0f} ms")
-    figure(f"temporal: replayed by a deploy simulation: {ours * 1000:.0f} ms, {ours / theirs:.2f} times the SDK's")
-    figure(f"temporal: simulated by contract: {structural * 1000:.0f} ms, {theirs / structural:.0f} times as fast")
+    what, sdk = f"{count} Temporal histories of 11 events", f"the SDK's own bulk replay {milliseconds(theirs)}"
+    row(f"{what}, replayed by a deploy simulation", milliseconds(ours), sdk, f"{ours / theirs:.2f} times")
+    row(f"{what}, simulated by contract", milliseconds(structural), sdk, f"{theirs / structural:.0f} times as fast")

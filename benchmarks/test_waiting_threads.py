@@ -40,15 +40,16 @@ g.add_edge("pay", END)
 flows = {"order": g.compile()}
 """
 PROBE = """
-import resource, sys, time
+import sys, time
 sys.path.insert(0, sys.argv[1])
 import langgraph_orders as app
+from benchmarks.measure import peak_mib
 from pytest_loom import simulate_deploy
 started = time.perf_counter()
 report = simulate_deploy(sys.argv[2], app.flows)
 seconds = time.perf_counter() - started
 assert report.ok and report.in_flight == report.examined, report.findings[:3]
-print(report.examined, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(report.examined, seconds, peak_mib())
 """
 
 
@@ -87,16 +88,21 @@ def multiplied(folder: Path, threads: int) -> Path:
     return path
 
 
-def test_waiting_threads(folder: Path, figure: Callable[[str], None], measuring: bool) -> None:
+def test_waiting_threads(folder: Path, row: Callable[..., None], sized: Callable[[int, int], int]) -> None:
     """Every thread is judged, its waiting node asked in a shadow; a tenth of them needs as much memory."""
-    sizes = (THREADS // 10, THREADS) if measuring else (5, 10)
+    sizes = (sized(THREADS // 10, 5), sized(THREADS, 10))
     seen = []
     for threads in sizes:
         store = multiplied(folder, threads)
         probe = [sys.executable, "-c", PROBE, str(folder), str(store)]
         out = subprocess.run(probe, capture_output=True, text=True, check=True).stdout.split()
         assert int(out[0]) == threads
-        seen.append((threads, float(out[1]), int(out[2]) / 1024))
-    for threads, seconds, peak in seen:
-        each = 1000 * seconds / threads
-        figure(f"{threads} waiting LangGraph threads: {seconds:.1f} s ({each:.1f} ms each), peak memory {peak:.0f} MiB")
+        seen.append((threads, float(out[1]), float(out[2])))
+    (few, least, small), (many, most, large) = seen
+    row(
+        f"{many} waiting LangGraph threads in a store, each asked by its node",
+        f"{most:.1f} s, peak {large:.0f} MiB",
+        f"{few}: {least:.1f} s, peak {small:.0f} MiB",
+        f"{1000 * most / many:.1f} ms each",
+        f"{most / many / (least / few):.2f}, memory {large / small:.2f}",
+    )
