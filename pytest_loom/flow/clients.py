@@ -128,7 +128,7 @@ def replace(module: ModuleType, dotted: str, make: Callable[[Any], Any]) -> Call
     for part in path:
         owners.append(getattr(owners[-1], part, None))
     owner = owners[-1]
-    raw = inspect.getattr_static(owner, name, None)
+    raw = _raw(owner, name)
     if owner is None or raw is None:
         return lambda: None
     new = type(raw)(make(raw.__func__)) if isinstance(raw, classmethod | staticmethod) else make(raw)
@@ -137,6 +137,15 @@ def replace(module: ModuleType, dotted: str, make: Callable[[Any], Any]) -> Call
     except TypeError:
         subclass = type(owner.__name__, (owner,), {name: new, "__module__": owner.__module__})
         return _put(owners[-2], path[-1], subclass)
+
+
+def _raw(owner: Any, name: str) -> Any:
+    """What stands under a name, as ``inspect.getattr_static`` finds it, a good deal faster where it stands plainly."""
+    for place in owner.__mro__ if isinstance(owner, type) else (owner,):
+        names = getattr(place, "__dict__", {})
+        if name in names:
+            return names[name]
+    return inspect.getattr_static(owner, name, None)
 
 
 def _put(owner: Any, name: str, new: Any) -> Callable[[], None]:

@@ -215,19 +215,26 @@ def _cleans_up() -> bool:
     return frame is not None
 
 
+_table: tuple[object, dict[str, Callable[[ModuleType], None]]] = (None, {})
+"""``_wrappings`` of this table of clients."""
+
+
 def _wrappings() -> dict[str, Callable[[ModuleType], None]]:
     """What raises no audit event: module -> what wraps its names, once it is imported."""
+    global _table
+    if _table[0] is clients.CLIENTS:
+        return _table[1]
     table: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         "socket": [
             *(
                 (f"socket.{name}", _judged(judges.sending))
                 for name in ("send", "sendall", "sendfile", "sendmsg", "sendto")
             ),
-            *((name, _noted) for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex")),
+            *((name, _once(_noted)) for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex")),
         ],
         "ssl": [("SSLSocket.send", _judged(judges.sending)), ("SSLSocket.write", _judged(judges.sending))],
         "asyncio.base_events": [
-            ("BaseEventLoop.getaddrinfo", _awaited_look_up),
+            ("BaseEventLoop.getaddrinfo", _once(_awaited_look_up)),
             (
                 "BaseEventLoop.getnameinfo",
                 _judged(lambda guard, _, address, *__, **___: judges.look_back(guard, address)),
@@ -240,7 +247,8 @@ def _wrappings() -> dict[str, Callable[[ModuleType], None]]:
     }
     for module, names in clients.CLIENTS.items():
         table[module] = [(name, _judged(partial(judges.client, module, name))) for name in names]
-    return {"time": _wrap_sleep, **{module: partial(_wrap, names) for module, names in table.items()}}
+    _table = clients.CLIENTS, {"time": _wrap_sleep, **{name: partial(_wrap, names) for name, names in table.items()}}
+    return _table[1]
 
 
 def _wrap(names: list[tuple[str, Callable[[Any], Any]]], module: ModuleType) -> None:
@@ -267,9 +275,22 @@ def _wrap_sleep(time: ModuleType) -> None:
             _wrap([("sleep", _sleep)], module)
 
 
+def _once(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Remember what was made of the last original: block after block it is the same one."""
+    known: list[Any] = [None, None]
+
+    def made(original: Any) -> Any:
+        if known[0] is not original:
+            known[:] = original, make(original)
+        return known[1]
+
+    return made
+
+
 def _judged(judge: Callable[..., None]) -> Callable[[Any], Any]:
     """What makes, of a function, one that asks ``judge(guard, *args, **kwargs)`` first."""
 
+    @_once
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def judged(*args: Any, **kwargs: Any) -> Any:
