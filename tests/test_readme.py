@@ -41,6 +41,7 @@ from tests.pages import printed as _printed
 from tests.pages import run as _run
 from tests.pages import write as _write
 from tests.plugin import test_mutation_page as mutation
+from tests.scale import test_page as scale
 
 README = PAGES["README.md"]
 
@@ -124,13 +125,13 @@ def test_every_block_is_taken() -> None:
     of_engines = [f"{prefix}-{name}" for prefix, page in test_pages.PAGES.items() for name in page.blocks]
     of_engines += [f"dbos-{name}" for name in test_page.NAMES]
     of_engines += [f"temporal-{name}" for name in temporal_page.NAMES]
-    of_ci = [name for page in (ci, mutation) for some in page.TAKEN.values() for name in some]
+    of_ci = [name for page in (ci, mutation, scale) for some in page.TAKEN.values() for name in some]
     of_site = [*code_pages.BLOCKS_OF, *tutorial.BLOCKS_OF]
     assert sorted(names) == sorted(taken + of_engines + of_ci + of_site)
     text = "".join(PAGES.values())
     assert text.count("```") == 2 * len(names), "a fence is not closed, or stands inside another"
     assert not [test for test in TAKEN if test not in globals()]
-    assert not [test for page in (ci, mutation) for test in page.TAKEN if not hasattr(page, test)]
+    assert not [test for page in (ci, mutation, scale) for test in page.TAKEN if not hasattr(page, test)]
     assert re.findall(r"(?<!`)`(?:\$ )?(?:python\d*|pip|pytest) [^`]*`", text) == []
 
 

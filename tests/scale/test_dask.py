@@ -13,6 +13,8 @@ from benchmarks.corpus import STEPS, write_corpus
 from pytest_loom import LoomError, simulate_deploy
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.report.json import write_json
+from tests.pages import BLOCKS, printed, write
+from tests.scale.test_page import script
 
 distributed = pytest.importorskip("distributed", reason="needs the package distributed, Dask's workers")
 
@@ -61,3 +63,11 @@ def test_what_a_worker_raises(executor: Executor, tmp_path: Path) -> None:
 def broken(workflow_id: str, version: str | None = None) -> Any:
     """Flows that cannot be asked."""
     raise RuntimeError("no answer")
+
+
+def test_on_dask(tmp_path: Path) -> None:
+    """The script of docs/scale.md prints what the one with processes does."""
+    for name in ("scale-app", "scale-settings"):
+        write(name, tmp_path)
+    printed("scale-logs", tmp_path)
+    assert script("scale-dask", tmp_path) == BLOCKS["scale-executor-output"].text
