@@ -107,14 +107,19 @@ def test_the_second_time(
         )
 
 
-def test_two_workers(tmp_path: Path, probe: Probe, sized: Callable[[int, int], int], row: Callable[..., None]) -> None:
-    """One large file, divided between two processes."""
+@pytest.mark.parametrize("files", [8, 1])
+def test_two_workers(
+    files: int, tmp_path: Path, probe: Probe, sized: Callable[[int, int], int], row: Callable[..., None]
+) -> None:
+    """Files that are dealt out, and one that is divided, which both have to read."""
     runs = sized(MANY, 80)
-    path = write_runs(tmp_path / "runs.loom.jsonl", runs * EVENTS_A_RUN, "finished")
-    took = probe("workers", path, "finished")
+    for number in range(files):
+        write_runs(tmp_path / f"{number}.loom.jsonl", runs * EVENTS_A_RUN // files, "finished")
+    took = probe("workers", tmp_path, "finished")
+    aim = f" (aim: ≥ {WORKERS_AIM}, idle machine)" if files > 1 else ""
     row(
-        f"two workers: {runs:,} runs, finished (real time)",
+        f"two workers: {runs:,} runs, finished, in {files} file{'s' if files > 1 else ''} (real time)",
         milliseconds(took["two"]),
         f"one {milliseconds(took['one'])}",
-        f"{took['one'] / took['two']:.2f} times as fast (aim: ≥ {WORKERS_AIM}, idle machine)",
+        f"{took['one'] / took['two']:.2f} times as fast{aim}",
     )

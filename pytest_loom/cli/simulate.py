@@ -26,7 +26,7 @@ from pytest_loom.cli.settings import Settings, read_settings
 from pytest_loom.contract.targets import import_target, target_for
 from pytest_loom.deploy.acks import Ack, acknowledge, load_acks
 from pytest_loom.deploy.decide import Today
-from pytest_loom.deploy.parts import Part, chosen, corpus_of, divided, items_of
+from pytest_loom.deploy.parts import Part, bytes_of, chosen, corpus_of, divided, items_of
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.deploy.simulate import SCOPES, simulate_share, simulate_side_by_side
 from pytest_loom.deploy.timeline import Timelines
@@ -156,8 +156,9 @@ class _Simulation:
         """The report of all runs, or of those that were judged before it was stopped."""
         report = DeployReport()
         groups: dict[str, list[Part]] = {}
+        total = sum(bytes_of(place, share) for place, share in meant)
         for place, share in meant:
-            groups.setdefault(self.target(place), []).extend(divided(place, share, self.jobs))
+            groups.setdefault(self.target(place), []).extend(divided(place, share, self.jobs, total))
         for target, parts in groups.items():
             flows = import_flows(target, self.settings, setting="--flows" if self.given else "loom_flows")
             if self.jobs == 1:

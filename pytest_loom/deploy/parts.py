@@ -20,7 +20,7 @@ from pytest_loom.log.share import Share
 from pytest_loom.sources import Wanted
 
 LARGE = 16 * 1024 * 1024
-"""From so many bytes on a file is divided; a store at an address always is."""
+"""From so many bytes on a file may be divided; a store at an address always is."""
 
 AT_ONCE = 4
 """How many parts are handed to an executor beyond those that it works on, for each of its workers."""
@@ -33,20 +33,39 @@ class Part(NamedTuple):
     share: Share | None = None
 
 
+def is_divided(size: int, total: int, count: int) -> bool:
+    """Whether a file of so many bytes, out of so many in all, is divided among ``count`` workers or machines.
+
+    Each of them would read the whole file, which takes about half as long as to judge it. So only a file that is more
+    than the bytes of one of them is divided, and files of which several make one's work are dealt out whole.
+    """
+    return count > 1 and size >= LARGE and size * count > total
+
+
 def parts_of(files: Iterable[Path], addresses: Iterable[str], count: int) -> list[Part]:
     """The parts of a corpus for ``count`` workers, the largest first, so that the last ones to be done are small."""
     sizes = sorted(((_size(file), str(file)) for file in files), key=lambda one: (-one[0], one[1]))
     shares: Sequence[Share | None] = [Share(number, count) for number in range(count)] if count > 1 else [None]
     stores = [Part(address, share) for address in addresses for share in shares]
-    large = [Part(name, share) for size, name in sizes if size >= LARGE for share in shares]
-    return [*stores, *large, *(Part(name) for size, name in sizes if size < LARGE)]
+    total = sum(size for size, _ in sizes)
+    large = [size for size, _ in sizes if is_divided(size, total, count)]  # which come first
+    divided = [Part(name, share) for _, name in sizes[: len(large)] for share in shares]
+    return [*stores, *divided, *(Part(name) for _, name in sizes[len(large) :])]
 
 
-def divided(place: str, share: Share | None, count: int) -> list[Part]:
-    """A file or an address, or the share of it that is meant, in ``count`` parts where it is large, else as it is."""
+def bytes_of(place: str, share: Share | None) -> int:
+    """How many bytes a file, or the share of it that is meant, has; 0 for a store."""
+    return _size(Path(place)) // (1 if share is None else share.of)
+
+
+def divided(place: str, share: Share | None, count: int, total: int) -> list[Part]:
+    """A file or an address, or the share of it that is meant, in ``count`` parts where it is to be divided, else whole.
+
+    ``total`` is how many bytes there are in all.
+    """
     from pytest_loom.sources import is_address
 
-    if count < 2 or not (is_address(place) or _size(Path(place)) >= LARGE):
+    if count < 2 or not (is_address(place) or is_divided(bytes_of(place, share), total, count)):
         return [Part(place, share)]
     parts = [Share(number, count) for number in range(count)]
     return [Part(place, part if share is None else share.part(part)) for part in parts]
@@ -62,14 +81,16 @@ def items_of(part: Part, wanted: Wanted | None = None) -> Iterator[Any]:
 
 
 def chosen(files: Iterable[Path], shard: Share) -> list[tuple[Path, Share | None]]:
-    """The files of one shard of a CI matrix: whole ones, alike in bytes, and its share of each large one.
+    """The files of one shard of a CI matrix: whole ones, alike in bytes, and its share of those that are divided.
 
     Every machine has to see the same files (``corpus_of`` tells).
     """
     loads = [0] * shard.of
     mine: list[tuple[Path, Share | None]] = []
-    for size, name in sorted(((_size(file), str(file)) for file in files), key=lambda one: (-one[0], one[1])):
-        if size >= LARGE:
+    sizes = sorted(((_size(file), str(file)) for file in files), key=lambda one: (-one[0], one[1]))
+    total = sum(size for size, _ in sizes)
+    for size, name in sizes:
+        if is_divided(size, total, shard.of):
             mine.append((Path(name), shard))
             continue
         number = loads.index(min(loads))

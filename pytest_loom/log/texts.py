@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from gzip import GzipFile
 from itertools import compress, islice
-from operator import ne
+from operator import ne, not_
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -82,6 +83,7 @@ def _index(path: Path, share: Share | None) -> _Index | None:
     """The first pass; None where a line is not one plain value, or the file cannot be read: ``read_jsonl`` says why."""
     current = ""
     size = 0
+    holds = None if share is None else lru_cache(1 << 16)(share.holds)  # lines of few runs come among each other
     try:
         with open_log(path) as stream:
             index = _Index(facts_of(stream))
@@ -110,8 +112,8 @@ def _index(path: Path, share: Share | None) -> _Index | None:
                     del names[0]
                 index.owners.extend(map(hash, names))
                 index.counts.extend(sizes)
-                if share is not None:
-                    index.others.extend(not share.holds(name) for name in names)
+                if holds is not None:
+                    index.others.extend(map(not_, map(holds, names)))
                 current = heads[-1].execution_id
     except LogError:
         return None

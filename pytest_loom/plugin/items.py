@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 FILES = pytest.StashKey[tuple[dict[Path, "Share | None"], list[str]]]()
 """The log files of this session, each with the share of it that is meant, and the patterns that matched none."""
 
+BYTES = pytest.StashKey[int]()
+"""How large the log files of this session are together."""
+
 CORPUS = pytest.StashKey[str]()
 """Where the session is a shard: all files that there are, in one word, so that shards of different ones are told."""
 
@@ -82,12 +85,15 @@ class LogFile(pytest.File):
     """A file of recorded runs."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One item for the whole file; where pytest-xdist works on a large one, a part for each of its workers."""
-        from pytest_loom.deploy.parts import LARGE
+        """One item for the whole file; where that is more than one worker's work of pytest-xdist, a part for each."""
+        from pytest_loom.deploy.parts import bytes_of, is_divided
         from pytest_loom.log.share import Share
 
         share = session_files(self.config)[0].get(self.path)
-        count = _workers() if self.path in ADDRESSES or self.size >= LARGE else 1
+        count = _workers()
+        if count > 1 and self.path not in ADDRESSES:
+            mine = bytes_of(str(self.path), share)
+            count = count if is_divided(mine, session_bytes(self.config), count) else 1
         if count < 2:
             yield DeploySim.made(self, ITEM_NAME, share, self.size)
             return
@@ -365,6 +371,16 @@ def session_files(config: pytest.Config) -> tuple[dict[Path, Share | None], list
             meant = {**stores, **dict(chosen([path for path in files if path not in ADDRESSES], settings.shard))}
         config.stash[FILES] = meant, empty
     return config.stash[FILES]
+
+
+def session_bytes(config: pytest.Config) -> int:
+    """How many bytes the log files of this session have, or the shares of them that are meant."""
+    from pytest_loom.deploy.parts import bytes_of
+
+    if BYTES not in config.stash:
+        files, _ = session_files(config)
+        config.stash[BYTES] = sum(bytes_of(str(path), share) for path, share in files.items())
+    return config.stash[BYTES]
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> LogFile | None:

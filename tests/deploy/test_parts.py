@@ -84,14 +84,27 @@ def test_how_a_corpus_is_divided(corpus: Path) -> None:
     assert parts_of(files, [], 1)[0] == Part(str(corpus / "large.loom.jsonl"))
 
 
+def test_files_that_make_one_workers_part_stay_whole(corpus: Path) -> None:
+    """Two large files for two workers, or two shards, are dealt out: whoever judges a share reads all of the file."""
+    large = corpus / "large.loom.jsonl"
+    (corpus / "other.loom.jsonl").write_bytes(large.read_bytes())
+    files = sorted(corpus.iterdir())
+    assert {part.share for part in parts_of(files, [], 2)} == {None}
+    shards = [chosen(files, Share(number, 2)) for number in range(2)]
+    assert [sum(path.name[0] in "lo" for path, _ in shard) for shard in shards] == [1, 1]
+    assert sorted(path for shard in shards for path, _ in shard) == files
+    assert {part.share for part in parts_of(files, [], 3)} == {None, *(Share(number, 3) for number in range(3))}
+
+
 @pytest.mark.parametrize("of", [1, 2, 3, 7])
 def test_shards_are_the_corpus(corpus: Path, of: int) -> None:
-    """Each small file is in one shard, each large one in all of them."""
+    """Each small file is in one shard, a large one in all of them, where there are several."""
     files = sorted(corpus.iterdir())
     shards = [chosen(files, Share(number, of)) for number in range(of)]
     small = [path.name for shard in shards for path, share in shard if share is None]
-    assert sorted(small) == ["a.loom.jsonl", "b.loom.jsonl"]
-    assert [share for shard in shards for path, share in shard if share] == [Share(number, of) for number in range(of)]
+    assert sorted(small) == ["a.loom.jsonl", "b.loom.jsonl", *(["large.loom.jsonl"] if of == 1 else [])]
+    divided = [share for shard in shards for path, share in shard if share]
+    assert divided == [Share(number, of) for number in range(of) if of > 1]
 
 
 def test_a_corpus_is_known_by_its_files(corpus: Path, tmp_path: Path) -> None:

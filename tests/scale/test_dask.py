@@ -45,8 +45,9 @@ def test_the_same_report(executor: Executor, tmp_path: Path, monkeypatch: pytest
     """Files, and shares of large ones, judged by Dask's workers: the same bytes as of one process."""
     monkeypatch.setattr("pytest_loom.deploy.parts.LARGE", 400_000)
     paths = write_corpus(tmp_path, 1000, 4)
-    paths[0].write_bytes(b"".join(path.read_bytes() for path in paths[:2]))
+    paths[0].write_bytes(b"".join(path.read_bytes() for path in paths[:3]))
     paths[1].unlink()
+    paths[2].unlink()
     alone = as_written(simulate_deploy(tmp_path, get_flow), tmp_path / "alone.json")
     beside = as_written(simulate_deploy(tmp_path / "*.jsonl", get_flow, executor=executor), tmp_path / "beside.json")
     assert beside == alone
