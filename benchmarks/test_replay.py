@@ -90,6 +90,8 @@ ROWS = [*OURS, *peers()]
 
 def absent(peer: Peer) -> str:
     """Why a peer cannot be measured; "" if it can."""
+    if peer in OURS:
+        return ""
     try:
         version(peer.package)
     except PackageNotFoundError:
