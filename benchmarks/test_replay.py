@@ -30,11 +30,18 @@ AIM = 1.3  # what an effect may cost more at the larger size
 PEAK_AIM = 60  # MiB over the bare interpreter
 PEAK = """
 import sys
-from pathlib import Path
 from benchmarks.measure import peak_mib
 bare = peak_mib()
-import benchmarks.test_replay as here
-assert here.OURS[0].replay(Path(sys.argv[1]), int(sys.argv[2])) == sum(range(int(sys.argv[2])))
+from benchmarks.replay_peers import arguments, work
+from pytest_loom import flow, load_log, replay, step
+
+answer = step(id="work")(work)
+
+@flow(id="bench", version="1", steps=[answer])
+def bench(ctx, effects):
+    return sum(ctx.run(answer, arguments(number))["score"] for number in range(effects))
+
+assert replay(load_log(sys.argv[1]), bench).events[-1].payload["output"] == sum(range(int(sys.argv[2])))
 print(peak_mib(), bare)
 """
 
@@ -194,7 +201,7 @@ def test_peak(tmp_path: Path, sized: Callable[[int, int], int], row: Callable[..
     """The most memory that a process takes to load and replay, over what the bare interpreter has."""
     for effects in (sized(1_000, 10), sized(10_000, 20)):
         path = recorded(OURS[0], tmp_path, effects)
-        command = [sys.executable, "-c", PEAK, str(path), str(effects)]
+        command = [sys.executable, "-c", PEAK, str(path.with_suffix(".loom.jsonl")), str(effects)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peak, bare = map(float, done.stdout.split())
         row(
