@@ -206,8 +206,8 @@ class DeployReport:
         notes: Iterable[str] = (),
         changed: Iterable[ChangedContract] = (),
     ) -> None:
-        self.finding_rows = Rows(Finding, _finding_order, _finding_kind, findings)
-        self.run_rows = Rows(RunResult, _run_order, _run_kind, runs)
+        self.finding_rows = Rows(Finding, _finding_order, findings, _finding_kind)
+        self.run_rows = Rows(RunResult, _run_order, runs, _run_kind)
         self.examined = examined
         self.in_flight = in_flight
         self.skipped = skipped

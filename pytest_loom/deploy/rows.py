@@ -47,7 +47,11 @@ class Rows(Sequence[T]):
     """
 
     def __init__(
-        self, kind: type[T], key: Callable[[T], Any], kind_of: Callable[[T], Kind], rows: Iterable[T] = ()
+        self,
+        kind: type[T],
+        key: Callable[[T], Any],
+        rows: Iterable[T] = (),
+        kind_of: Callable[[T], Kind] = lambda row: (),
     ) -> None:
         self.kind = kind
         self.key = key
@@ -61,7 +65,7 @@ class Rows(Sequence[T]):
 
     def like(self, rows: Iterable[T]) -> Rows[T]:
         """Other rows of the same kind, in the same order."""
-        return Rows(self.kind, self.key, self.kind_of, rows)
+        return Rows(self.kind, self.key, rows, self.kind_of)
 
     def append(self, row: T) -> None:
         """Add one row."""
@@ -73,7 +77,8 @@ class Rows(Sequence[T]):
 
     def extend(self, rows: Iterable[T]) -> None:
         """Add rows."""
-        if isinstance(rows, Rows) and rows._file is not None:
+        is_alike = isinstance(rows, Rows) and (rows.key, rows.kind_of) == (self.key, self.kind_of)
+        if is_alike and isinstance(rows, Rows) and rows._file is not None:
             facts, pieces = rows.packed()
             self.unpack(facts, pieces)
             return
@@ -188,6 +193,6 @@ class Rows(Sequence[T]):
 def _unpacked(
     kind: type[T], key: Callable[[T], Any], kind_of: Callable[[T], Kind], facts: Packed, data: bytes
 ) -> Rows[T]:
-    made = Rows(kind, key, kind_of)
+    made: Rows[T] = Rows(kind, key, kind_of=kind_of)
     made.unpack(facts, [data])
     return made

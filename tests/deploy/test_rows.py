@@ -17,6 +17,7 @@ from pytest_loom.contract.changes import ContractChange
 from pytest_loom.deploy import rows as module
 from pytest_loom.deploy.changed import ChangedContract
 from pytest_loom.deploy.report import DeployReport, Finding, RunResult
+from pytest_loom.deploy.rows import Rows
 from pytest_loom.errors import LoomError
 from pytest_loom.report.json import read_json, write_json
 from pytest_loom.report.text import finding_lines, verdict_line
@@ -88,6 +89,12 @@ class TestRows:
         names = [found.execution_id for found in (*report.findings, *report.findings)]
         assert sorted(found.execution_id for found in again.findings) == sorted([*names, "r-0000099"])
         assert again.strategies()["fail-closed"] == {"go_on": 0, "need_a_person": 2 * rows + 1, "stranded": 0}
+
+    def test_in_another_order(self) -> None:
+        """Rows that are put in another order are sorted anew."""
+        report = DeployReport(map(found, range(30)))
+        backwards = Rows(Finding, lambda one: -int(one.execution_id[2:]), report.finding_rows)
+        assert list(backwards.in_order()) == [found(number) for number in range(29, -1, -1)]
 
     def test_packed_and_cut(self) -> None:
         """A part of it is no report."""
