@@ -73,8 +73,10 @@ def diff_runs(
             test.compared(
                 {"ignore": ignore, "tolerance": tolerance, "comparators": comparators, "unordered": unordered}
             )
-    rules = Rules(ignore, tolerance, comparators, unordered)
-    found = Differences(golden, candidate, _Diff(golden.state, candidate.state, rules, _kinds(compare)).all())
+    rules, kinds, state = Rules(ignore, tolerance, comparators, unordered), _kinds(compare), golden.state
+    if _says_the_same(golden, candidate):
+        return Differences(golden, candidate, [])
+    found = Differences(golden, candidate, _Diff(state, candidate.state, rules, kinds).all())
     forked = "_forked" in candidate.state.raw_variables  # a question of "what if", which no golden is to become
     if found and test is not None and not forked:
         if test.accept is not None:
@@ -84,6 +86,27 @@ def diff_runs(
             said = {"ignore": ignore, "compare": compare, "tolerance": tolerance, "unordered": unordered}
             test.differs(candidate, {**said, "comparators": list(comparators or ())})
     return found
+
+
+def _says_the_same(golden: Log, candidate: Log) -> bool:
+    """Whether two logs have the same events, but for ids and times, of which the fold makes nothing that is compared.
+
+    So one of them need not be folded, which costs ten times as much as to see this.
+    """
+    if len(golden.events) != len(candidate.events) or golden.workflow_id != candidate.workflow_id:
+        return False
+    for one, other in zip(golden.events, candidate.events, strict=True):
+        if (
+            one.raw != other.raw
+            or one.event_type != other.event_type
+            or one.branch != other.branch
+            or one.namespace != other.namespace
+            or one.event_version != other.event_version
+            or one.schema_version != other.schema_version
+            or one.ignorable != other.ignorable
+        ):
+            return False
+    return True
 
 
 def _kinds(compare: object) -> frozenset[str]:

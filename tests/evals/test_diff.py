@@ -607,3 +607,41 @@ def test_a_gate_that_is_no_longer_passed_is_a_changed_suspension() -> None:
         ("suspension", "Granted", MISSING)
     ]
     assert [d.path for d in diff_runs(run("Granted"), run("Other"), compare=["suspension"])] == ["Granted", "Other"]
+
+
+class TestTheSameEvents:
+    """Logs with the same events are compared without folding both."""
+
+    def test_the_second_one_is_not_folded(self, make_run: MakeRun) -> None:
+        """What has to be equal is not worked out."""
+        candidate = make_run([("assess", 1, 2)])
+        assert diff_runs(make_run([("assess", 1, 2)]), candidate) == []
+        assert candidate._state is None
+
+    def test_what_cannot_be_folded_is_said(self) -> None:
+        """Two logs that are broken alike are no equal runs."""
+        builder = LogBuilder("r-1", "refund")
+        builder.add("EXECUTION_STARTED", {"input": 1}, timestamp=0)
+        builder.add("STEP_STARTED", {"stepId": 5}, timestamp=0)
+        with pytest.raises(LogError):
+            diff_runs(builder.log(), Log(list(builder.events)))
+
+    @pytest.mark.parametrize(
+        ("event", "change"),
+        [
+            (1, {"raw": msgspec.Raw(b'{"stepId":"pay","input":2}')}),
+            (2, {"event_type": "STEP_PROGRESS"}),
+            (0, {"event_version": 7}),
+        ],
+        ids=["payload", "kind", "version"],
+    )
+    def test_one_that_is_another_is_seen(self, make_run: MakeRun, event: int, change: dict[str, Any]) -> None:
+        """Each part of an event that alone makes another run of it."""
+        golden = make_run([("assess", 1, 2)])
+        events = list(make_run([("assess", 1, 2)]).events)
+        events[event] = msgspec.structs.replace(events[event], **change)
+        try:
+            found: list[Any] = diff_runs(golden, Log(events), compare="all")
+        except LogError as problem:
+            found = [problem]
+        assert found != []
