@@ -131,3 +131,10 @@ def test_the_plugin_adds_only_itself_to_a_bare_run(tmp_path: Path) -> None:
     assert foreign == []
     assert "pytest_loom.plugin" in added
     assert heavy_among(added) == []
+
+
+def test_asking_for_the_public_names_needs_no_models(tmp_path: Path) -> None:
+    """Whoever records and replays imports no models of pydantic before one is needed."""
+    code = "import sys; from pytest_loom import flow, load_log, replay, step; print('pydantic.main' in sys.modules)"
+    done = python(tmp_path, "-c", code)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

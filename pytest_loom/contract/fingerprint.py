@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_loom.contract.model import AgentContract, Contract, StepContract, ToolContract
 from pytest_loom.contract.nodes import (
     LISTED,
     LOWER,
@@ -31,6 +30,9 @@ from pytest_loom.contract.nodes import (
     within,
 )
 from pytest_loom.errors import FlowError
+
+if TYPE_CHECKING:
+    from pytest_loom.contract.model import AgentContract, Contract, StepContract, ToolContract
 
 _Place = tuple[int, ...]
 _DECIMAL = ("pattern", r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$")

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_loom.contract.binding import Fact, Path, bind, fails
 from pytest_loom.contract.fingerprint import schema_digest
-from pytest_loom.contract.model import ToolContract
 from pytest_loom.contract.nodes import Budget, Undecided, alike, canonical, node_of, read, shown_path
 from pytest_loom.contract.schema import compare_schemas
 from pytest_loom.errors import FlowError, printable
+
+if TYPE_CHECKING:
+    from pytest_loom.contract.model import ToolContract
 
 _NOTHING = Fact("nothing")
 _EMPTY = ("nothing", "absent", "null")

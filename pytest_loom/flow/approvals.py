@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_loom.contract.model import Contract, ToolContract
 from pytest_loom.contract.pending import Problem, pending_problems, standing_problems
 from pytest_loom.errors import MigrationError, printable
 from pytest_loom.evals.paths import Rules, format_path
@@ -19,6 +18,9 @@ from pytest_loom.evals.values import MISSING, short, walk
 from pytest_loom.log.event import Event
 from pytest_loom.log.migrations import chain, migrate
 from pytest_loom.state import Call, ExecutionState, Suspension
+
+if TYPE_CHECKING:  # pydantic takes a while to import, and a run without approvals needs none of it
+    from pytest_loom.contract.model import Contract, ToolContract
 
 SHOWN = ("toolSchema", "toolSchemaVersion", "permissions")
 """What a pending call says of the tool as it was when it was shown, beside ``callId``, ``name`` and ``args``."""
@@ -379,6 +381,8 @@ def _is_texts(value: Any) -> bool:
 
 def _tool(facts: Mapping[str, Any]) -> ToolContract:
     """The tool as the log says that it was. Unchecked: a schema out of a log that is none is told as undecided."""
+    from pytest_loom.contract.model import ToolContract
+
     version, permissions = facts.get("toolSchemaVersion"), facts.get("permissions")
     return ToolContract.model_construct(
         schema_=facts.get("toolSchema"),
@@ -390,6 +394,8 @@ def _tool(facts: Mapping[str, Any]) -> ToolContract:
 
 def _as_shown(call: PendingCall, state: ExecutionState, yesterday: Contract | None) -> ToolContract:
     """The tool as it was shown: what the call says, then the run's manifest, then the contract of that day."""
+    from pytest_loom.contract.model import ToolContract
+
     said = state.manifest.get("toolSchemaVersions")
     versions: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
     kept = (yesterday.tools or {}).get(call.name) if yesterday is not None else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pytest_loom.contract.resolve import contract_of
 from pytest_loom.errors import ApprovalError, LoomError, ReplayDivergence, StateMigrationError, printable
 from pytest_loom.evals.paths import format_path
 from pytest_loom.evals.values import short
@@ -46,6 +45,8 @@ def hazards(log: Log, flow: Flow[..., Any], candidate: Log) -> Iterator[Hazard]:
 
 def refuse_hazards(log: Log, flow: Flow[..., Any], candidate: Log, *, answered: str | None) -> None:
     """Raise for the first hazard that speaks against going on with the event ``answered``; nothing is appended then."""
+    from pytest_loom.contract.resolve import contract_of
+
     stale = () if flow.plain else stale_calls(log.state, contract_of(flow))
     refuse_first(log, (*hazards(log, flow, candidate), *stale), answered)
 

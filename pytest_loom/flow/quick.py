@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pydantic_core
 
 from pytest_loom.errors import FlowError, RecordingError
 from pytest_loom.flow import diverge
@@ -48,7 +47,9 @@ def quickly(run: Run, branch: Branch, step: Step[..., Any], value: Any) -> Any:
     ):
         return SLOWLY
     try:
-        if b"null" in recorded:  # this says NaN of NaN
+        if b"null" in recorded:
+            import pydantic_core  # which says NaN of NaN; most runs need none of it
+
             asked = pydantic_core.to_json(value, inf_nan_mode="strings", bytes_mode="base64")
         else:
             asked = said(value)
