@@ -181,6 +181,11 @@ class _Import:
         stopped = "; stopped at the limit" if self.sample.is_full else ""
         broken = f"; {len(self.errors)} could not be imported" if self.errors else ""
         self.out.note(f"{self.runs} run{'' if self.runs == 1 else 's'} read: {done}{more}{stopped}{broken}")
+        if "temporal" in self.kinds and written.files:
+            self.out.note(
+                "goldens of Temporal have no history: a simulation judges them by contract. To have today's code"
+                " replayed, name the histories themselves (histories/*.json) in loom_logs"
+            )
         self.out.result(
             {
                 "ok": not self.errors,

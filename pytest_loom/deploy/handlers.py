@@ -18,6 +18,7 @@ from pytest_loom.deploy.report import Finding, Severity, finding
 from pytest_loom.deploy.values import is_sealed, said
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
+from pytest_loom.log.origin import origin_of
 from pytest_loom.resume.policy import Worker
 
 ANY_NAME = "*"
@@ -50,6 +51,7 @@ def messages(log: Log) -> list[Message]:
     """The signals and updates that the run was sent, in order."""
     facts = log.events[0].payload.get("temporal") if log.state.received else None
     seen = facts.get("seenTo", 0) if isinstance(facts, dict) else 0
+    imported = bool(origin_of(log))
     found: list[Message] = []
     done = {str(event.payload.get("id")) for event in log.state.received if event.event_type == "UpdateCompleted"}
     for event in log.state.received:
@@ -58,7 +60,8 @@ def messages(log: Log) -> list[Message]:
         if event.event_type == "UpdateAdmitted":
             kind = "update"
         if kind == "signal" and isinstance(name, str):
-            found.append(Message(kind, name, payload.get("input"), event.line > seen, event.line))
+            place = event.sequence if imported else event.line
+            found.append(Message(kind, name, payload.get("input"), place > seen, event.line))
         elif kind == "update" and isinstance(name, str):
             is_open = str(payload.get("id")) not in done
             found.append(Message(kind, name, payload.get("input"), is_open, event.line))

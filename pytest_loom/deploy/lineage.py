@@ -36,7 +36,7 @@ class Named:
 class Lineage:
     """The counts. ``patches``: (workflow, patch, how) to the unfinished runs, where how is ``plain``, ``deprecated``
     or ``version N``; ``open``: all unfinished runs of a workflow; ``today``: what today's code does with a patch.
-    ``edges``: links between runs of a chain of which one end is here.
+    ``edges``: links between runs of a chain of which one end is here. ``unreplayed``: imported runs, by contract.
     """
 
     def __init__(self) -> None:
@@ -46,13 +46,18 @@ class Lineage:
         self.edges: dict[tuple[str, str], int] = {}
         self.linked = 0
         self.joined = 0
+        self.unreplayed = 0
 
     def __bool__(self) -> bool:
-        return bool(self.patches or self.linked)
+        return bool(self.patches or self.linked or self.unreplayed)
 
-    def see(self, log: Log, today: Mapping[str, str] | None) -> None:
-        """Count one run in. ``today``: the patches that today's code names, None where that is not known."""
+    def see(self, log: Log, today: Mapping[str, str] | None, *, unreplayed: bool = False) -> None:
+        """Count one run in. ``today``: the patches that today's code names, None where that is not known.
+
+        ``unreplayed``: today's code is at hand, and was not replayed, since the run has no history.
+        """
         self._chain(log)
+        self.unreplayed += unreplayed
         if not log.state.in_flight:
             return
         flow, one = log.workflow_id, Named(1, [log.execution_id])
@@ -94,6 +99,7 @@ class Lineage:
         self.today |= other.today
         self.linked += other.linked
         self.joined += other.joined
+        self.unreplayed += other.unreplayed
         for edge, end in other.edges.items():
             self._claim(edge, end)
 
@@ -120,6 +126,7 @@ class Lineage:
             "edges": [[*edge, end] for edge, end in sorted(self.edges.items())],
             "linked": self.linked,
             "joined": self.joined,
+            "unreplayed": self.unreplayed,
         }
 
     @classmethod
@@ -131,12 +138,21 @@ class Lineage:
         made.today = data["today"]
         made.edges = {(earlier, later): end for earlier, later, end in data["edges"]}
         made.linked, made.joined = data["linked"], data["joined"]
+        made.unreplayed = int(data.get("unreplayed", 0))
         return made
 
     def notes(self) -> list[str]:
         """What is to be said, a line each."""
         found = [self._patch(flow, patch) for flow, patch in dict.fromkeys(key[:2] for key in sorted(self.patches))]
-        return [*filter(None, found), *self._chains()]
+        return [*self._goldens(), *filter(None, found), *self._chains()]
+
+    def _goldens(self) -> list[str]:
+        if not self.unreplayed:
+            return []
+        return [
+            f"today's code was not replayed on {_runs(self.unreplayed)} imported from Temporal, judged by contract: a"
+            " golden has no history. Name the histories themselves (histories/*.json) in loom_logs"
+        ]
 
     def _patch(self, flow: str, patch: str) -> str:
         hows = {how: runs for (one, other, how), runs in self.patches.items() if (one, other) == (flow, patch)}

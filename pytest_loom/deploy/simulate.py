@@ -16,6 +16,7 @@ from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable, 
 from pytest_loom.deploy.facts import rfc3339
 from pytest_loom.deploy.report import DeployReport, RunResult, versions_of
 from pytest_loom.deploy.strategies import strategies
+from pytest_loom.deploy.temporal import is_unreplayed
 from pytest_loom.errors import LogError
 from pytest_loom.log.alike import Alike, Hit
 from pytest_loom.log.event import Log
@@ -245,7 +246,9 @@ def _take(
     decision = judge.decide(item)
     is_read = not any(found.code in _UNREAD for found in decision.findings)
     if is_read and item.source == "temporal":
-        report.lineage.see(item, judge.today.patches(item.workflow_id))
+        _, flow, _ = judge.today.of(item.workflow_id, version_of(item)) or (None, None, "")
+        patches = judge.today.patches(item.workflow_id)
+        report.lineage.see(item, patches, unreplayed=is_unreplayed(item, flow))
     report.corpus.see(item, decision.workflow_id, judge.today.contracts.get(decision.workflow_id))
     _enter(report, judge, decision, state.status if is_read else "unreadable", item, timelines)
 

@@ -24,6 +24,7 @@ from pytest_loom.deploy.temporal_values import at, changed_values, lost_results,
 from pytest_loom.deploy.values import input_read
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
+from pytest_loom.log.origin import origin_of
 from pytest_loom.sources.temporal.settings import Settings, class_and_settings
 
 SECONDS = 20.0
@@ -41,12 +42,17 @@ _FINISH = "let the workers that have the old code finish these runs (worker vers
 
 
 def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None = None) -> Iterator[Finding]:
-    """What a replay of today's workflow class on a Temporal history finds; of a contract, what its handlers tell."""
+    """What a replay of today's workflow class on a Temporal history finds.
+
+    Of a flow that is data, and of an imported run, which has no history (``is_unreplayed``), what its handlers tell.
+    """
     if log.source != "temporal":
         return
     known = class_and_settings(flow)
-    if known is None:
+    if known is None or origin_of(log):
         yield from by_contract(log, contract, yesterday)
+        if known is not None and not log.state.in_flight:
+            yield from input_read(log, contract, yesterday)
         return
     if not hasattr(os, "fork"):
         why = "was not replayed on today's code: this system cannot copy a process, so only its structure was checked."
@@ -84,6 +90,11 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
             yield from (found for found in check(log, contract, yesterday) if found.step not in told)
         if not log.state.in_flight:
             yield from input_read(log, contract, yesterday)
+
+
+def is_unreplayed(log: Log, flow: Any) -> bool:
+    """Whether the run could have been replayed on ``flow`` but for its history, which an imported run has not."""
+    return log.source == "temporal" and bool(origin_of(log)) and class_and_settings(flow) is not None
 
 
 # The process ---------------------------------------------------------------------------------------------------------

@@ -26,12 +26,19 @@ def origin_of(log: Log) -> str:
 
 
 def with_origin(log: Log, facts: Mapping[str, str]) -> Log:
-    """The run with ``facts`` in its manifest. Raises LogError where its first payload cannot be decoded."""
+    """The run with ``facts`` in its manifest. Raises LogError where its first payload cannot be decoded.
+
+    How far a Temporal run's code has seen (``seenTo``) counts its history's events before, and the log's from then on.
+    """
     first = log.events[0]
     if not facts or first.event_type != "EXECUTION_STARTED":
         return log
     payload = first.payload
     manifest = payload.get("manifest")
+    temporal = payload.get("temporal")
+    seen = temporal.get("seenTo") if isinstance(temporal, dict) else None
+    if SOURCE in facts and not origin_of(log) and isinstance(temporal, dict) and isinstance(seen, int):
+        payload["temporal"] = {**temporal, "seenTo": sum(event.line <= seen for event in log.events)}
     payload["manifest"] = {**(manifest if isinstance(manifest, dict) else {}), **facts}
     event = msgspec.structs.replace(first, raw=msgspec.Raw(msgspec.json.encode(payload)))
     return Log([event, *log.events[1:]], path=log.path, source=log.source, engine=log.engine, live=log.live,

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_loom.errors import FlowError, ReplayDivergence, Unsupported, printable
 from pytest_loom.log.event import Log, LogBuilder
+from pytest_loom.log.origin import origin_of
 from pytest_loom.sources.temporal.replayer import Replays
 from pytest_loom.sources.temporal.settings import class_and_settings, flows_of
 
@@ -21,8 +22,17 @@ def replayed_run(log: Log, flow: Any) -> Log:
     """The log of today's ``flow``, a workflow class or a Replayer, on the recorded answers.
 
     Raises ReplayDivergence, naming the event and the line, where the code does not come to the end of the record;
-    Unsupported for a history that the SDK cannot read, FlowError where the Replayer does not know the workflow.
+    Unsupported for a history that the SDK cannot read and for an imported golden, which has none, FlowError where the
+    Replayer does not know the workflow.
     """
+    if origin_of(log):
+        raise Unsupported(
+            "a golden that was imported from Temporal has no history, and only from that is a workflow's code replayed",
+            path=log.path,
+            execution_id=log.execution_id,
+            hint='Replay the history itself: load_log("histories/NAME.json"), as temporal workflow show --output json'
+            " writes it.",
+        )
     held = flows_of(flow)
     if held is not None:
         if log.workflow_id not in held:
