@@ -276,12 +276,26 @@ def _beyond(log: Log, answer: dict[str, Any]) -> Iterator[Finding]:
     more = answer["beyond"]
     if more is None or not log.state.in_flight:
         return
+    if more["beside"]:
+        yield finding(
+            log,
+            "replay-diverged",
+            f"today's code asks for {printable(more['what'])}{at(more)} beside what this run waits for, and the"
+            " recorded code did not. The run goes on with the signal or update that ends its wait. The timer starts"
+            " only with the run's next workflow task, where that does not end the wait: as long as nothing comes, the"
+            " run does not time out.",
+            "Nothing, where that may be. Where these runs have to time out, too, send each a signal that changes"
+            " nothing: its timer starts with that.",
+            severity="warning",
+        )
+        return
     yield finding(
         log,
         "replay-diverged",
         f"today's code asks for {printable(more['what'])}{at(more)} where the recorded code asked for nothing more, and"
-        " the run waits: it goes on without what the run waits for, or does this before it. The replay lets it pass,"
-        " and a worker does it with the run's next workflow task, whatever that brings.",
+        " the run waits: it goes on without what the run waits for, or does this before it. The run is not stuck, and"
+        " nothing fails: a worker does it late, with the run's next signal, timer or other workflow task, whatever that"
+        " brings.",
         "Keep the wait, and put what is new behind it; or do it only in runs that come there later:"
         '\n  if workflow.patched("NAME-OF-THE-CHANGE"):'
         f"\nOr {_FINISH}.",

@@ -39,7 +39,7 @@ _UNDONE = {
     "cancel_signal_workflow": "signal_external_workflow_execution",
     "request_cancel_nexus_operation": "schedule_nexus_operation",
 }
-"""Commands that take another one back, which leaves no trace where that was given in the same workflow task."""
+"""Commands that take another one back, which leaves no trace where that was not sent yet."""
 
 _TIMEOUTS = ("schedule_to_close_timeout", "schedule_to_start_timeout", "start_to_close_timeout", "heartbeat_timeout")
 _RETRY = ("initial_interval", "backoff_coefficient", "maximum_interval", "maximum_attempts")
@@ -53,20 +53,27 @@ class Place:
     command: Command | None
 
 
-def given(commands: Iterable[Command]) -> list[Command]:
-    """The commands that leave an event of their own, in order."""
+def given(commands: Iterable[Command], events: Iterable[Any]) -> list[Command]:
+    """The commands that leave an event of their own, in order.
+
+    SDK Core holds what has no event among the recorded ones until there is one, or until it can be sent: what the code
+    takes back before leaves no trace. As commands are sent in order, the first has the first event, and so on.
+    """
+    ids = [event.event_id for event in events if event.WhichOneof("attributes") in _KINDS]
     kept: list[Command] = []
     for command in commands:
         taken_back = _UNDONE.get(command.kind)
-        if taken_back is None:
+        if command.kind in _COMMANDS:
             kept.append(command)
+        if taken_back is None:
             continue
         for position, other in enumerate(kept):
-            same = other.kind == taken_back and other.task == command.task
-            if same and other.message.seq == command.message.seq:
-                del kept[position]
+            if other.kind == taken_back and other.message.seq == command.message.seq:
+                is_sent = other.task < command.task and sum(one < command.task for one in ids) > position
+                if not is_sent:
+                    del kept[position]
                 break
-    return [command for command in kept if command.kind in _COMMANDS]
+    return kept
 
 
 _COMMANDS = frozenset(_KINDS.values())

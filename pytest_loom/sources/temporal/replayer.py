@@ -187,13 +187,13 @@ class _Session:
             yield await self.histories.get()
 
     async def _answer(self, run: Run, recorded: list[Any], seen: Seen, problem: Exception | None) -> dict[str, Any]:
-        asked = given(command for command in seen.commands if not _is_ahead(self.watch, command.task))
+        asked = [one for one in given(seen.commands, recorded) if not _is_ahead(self.watch, one.task)]
         if problem is None:
             return {
                 "outcome": "passed",
                 "asked": asked_for(asked),
                 "renamed": renamed(recorded, asked),
-                "beyond": _beyond(run, recorded, asked),
+                "beyond": _beyond(run, recorded, asked, waits=seen.waits_for_condition),
                 **self._returns(recorded, asked),
                 "changes": [change async for change in self._changes(recorded, asked)],
                 "unread": dict(seen.unread),
@@ -287,14 +287,18 @@ def _raised_at(command: Command) -> str:
     return str(failure_facts(command.message.failure, is_theirs)["line"]) if failed else ""
 
 
-def _beyond(run: Run, recorded: list[Any], asked: list[Command]) -> dict[str, Any] | None:
-    """What the code of an unfinished run asks for where the recorded code asked for nothing more, and waited."""
+def _beyond(run: Run, recorded: list[Any], asked: list[Command], *, waits: bool) -> dict[str, Any] | None:
+    """What the code of an unfinished run asks for where the recorded code asked for nothing more, and waited.
+
+    ``waits``: it waits for a condition itself. ``beside`` the wait is a timer that is all that it asks for then.
+    """
     if run.partial or run.events[-1].kind in ENDS:
         return None
     more = beyond(recorded, asked)
     if more is None:
         return None
-    return {"what": in_words(more.kind, more.message), "step": command_name(more), "line": more.line}
+    beside = waits and all(one.kind == "start_timer" for one in asked[asked.index(more) :])
+    return {"what": in_words(more.kind, more.message), "step": command_name(more), "line": more.line, "beside": beside}
 
 
 def _is_ahead(watch: Watch, task: int) -> bool:

@@ -7,6 +7,7 @@ that they are left out.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from temporalio.worker import (
 )
 
 _NOT_THEIRS = (os.path.dirname(temporalio.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
+_WAIT_CONDITION = "workflow_wait_condition"
 _THEIRS = ("site-packages", "dist-packages")
 """Below the standard library's folder, and yet not part of it."""
 
@@ -50,8 +52,9 @@ class Seen:
     """What was seen of one replay.
 
     ``failure``: of the activation that failed, as the SDK's Failure message, with its ``jobs``. ``waits_at``: the line
-    at which the code waited last. ``unread``: signals without a handler, by name. ``dropped``: signals whose handler
-    could not take them: name and why. The rest is of the activation that goes on.
+    at which the code waited last, ``waits_for_condition``: in ``workflow.wait_condition`` itself. ``unread``: signals
+    without a handler, by name. ``dropped``: signals whose handler could not take them: name and why. The rest is of the
+    activation that goes on.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -59,6 +62,7 @@ class Seen:
     failure: Any = None
     jobs: list[Any] = field(default_factory=list)
     waits_at: str = ""
+    waits_for_condition: bool = False
     unread: dict[str, int] = field(default_factory=dict)
     dropped: list[tuple[str, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -116,7 +120,7 @@ class Watch:
             seen.commands.append(
                 Command(kind, message, next(lines, ""), seen.task, returns.pop(0) if returns else None)
             )
-        seen.waits_at = _waits_at(seen.instance)
+        seen.waits_at, seen.waits_for_condition = _waits_at(seen.instance)
         buffered = getattr(seen.instance, "_buffered_signals", {})
         if buffered or seen.unread:
             seen.unread = {name: len(jobs) for name, jobs in buffered.items()}
@@ -209,17 +213,25 @@ def _line_of(frame: FrameType | None) -> str:
     return ""
 
 
-def _waits_at(instance: Any) -> str:
-    """The innermost line of the application at which the workflow's main task waits."""
+def _waits_at(instance: Any) -> tuple[str, bool]:
+    """The innermost line of the application at which the workflow's main task waits; whether it does for a condition.
+
+    That is seen in the SDK's own method, of which the chain of waits has a frame; ``asyncio.wait_for`` of Python 3.11
+    has what it waits for in a task of its own.
+    """
     task = getattr(instance, "_primary_task", None)
     waiting = None if task is None or task.done() else task.get_coro()
-    line = ""
+    line, condition = "", False
     while waiting is not None:
         frame = getattr(waiting, "cr_frame", None)
-        if frame is not None and is_theirs(frame.f_code.co_filename):
-            line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        waiting = getattr(waiting, "cr_await", None)
-    return line
+        inner: Any = None
+        if frame is not None:
+            name, file = frame.f_code.co_name, frame.f_code.co_filename
+            line = f"{file}:{frame.f_lineno}" if is_theirs(file) else line
+            condition |= name == _WAIT_CONDITION and file.startswith(_NOT_THEIRS[0])
+            inner = frame.f_locals.get("fut") if name == "wait_for" else None
+        waiting = inner.get_coro() if isinstance(inner, asyncio.Task) else getattr(waiting, "cr_await", None)
+    return line, condition
 
 
 @contextmanager

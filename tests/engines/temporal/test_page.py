@@ -28,6 +28,7 @@ FIRST, WAIT = (
 CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     '`"quote_refund"` instead of `"quote"`': (('"quote"', '"quote_refund"'),),
     "a `workflow.sleep` before the wait": ((WAIT, f"        await workflow.sleep(60)\n{WAIT}"),),
+    "a timeout of the wait": (('self.answer != "")', 'self.answer != "", timeout=3600)'),),
     "a `workflow.sleep` before the quote": ((FIRST, f"        await workflow.sleep(60)\n{FIRST}"),),
     "`Ticket.customer` without a default": (("    order: str\n", "    order: str\n    customer: str\n"),),
     "`Ticket.cause` instead of `reason`, with a default": (("reason: str", "cause: str"),),

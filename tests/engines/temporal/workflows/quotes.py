@@ -6,6 +6,7 @@ a workflow type by itself, one simulation judges them all. The changes of handle
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -140,6 +141,54 @@ class InsertedAtWait(Signalled):
     async def wait(self) -> None:
         await workflow.sleep(30)
         await do("check", "chair")
+        await workflow.wait_condition(lambda: self.approver is not None)
+
+    @workflow.run
+    async def run(self, order: Order) -> str:
+        return await self.usual(order)
+
+
+@workflow.defn
+class WaitTimed(Signalled):
+    """The approval is waited for with a timeout."""
+
+    async def wait(self) -> None:
+        await workflow.sleep(30)
+        await workflow.wait_condition(lambda: self.approver is not None, timeout=timedelta(days=3))
+
+    @workflow.signal
+    def note(self) -> None:
+        pass
+
+    @workflow.signal
+    async def look(self) -> None:
+        await do("look")
+
+    @workflow.run
+    async def run(self, order: Order) -> str:
+        return await self.usual(order)
+
+
+@workflow.defn
+class WaitTimedOutside(Signalled):
+    """The same, with asyncio's own."""
+
+    async def wait(self) -> None:
+        await workflow.sleep(30)
+        await asyncio.wait_for(workflow.wait_condition(lambda: self.approver is not None), 3 * 86400)
+
+    @workflow.run
+    async def run(self, order: Order) -> str:
+        return await self.usual(order)
+
+
+@workflow.defn
+class SleepsAtWait(Signalled):
+    """A pause right before the approval is waited for."""
+
+    async def wait(self) -> None:
+        await workflow.sleep(30)
+        await workflow.sleep(timedelta(days=3))
         await workflow.wait_condition(lambda: self.approver is not None)
 
     @workflow.run
