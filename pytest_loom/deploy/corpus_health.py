@@ -18,6 +18,7 @@ from pytest_loom.log.event import Log
 PARTS = ("step", "gate", "tool")
 """What a run can come by."""
 
+_ANY_NAME = "*"
 _START = "__start__"  # where a graph begins, which is no step of its own
 _DAY_MS = 24 * 3600 * 1000
 _SHOWN = 4
@@ -168,10 +169,18 @@ def max_age_of(text: str) -> float | None:
 
 
 def parts_of(contract: Contract) -> dict[str, set[str]]:
-    """The steps, gates and tools that a contract names, its agents' tools included."""
+    """The steps, gates and tools that a contract names and a run can come by, its agents' tools included.
+
+    A query leaves nothing in a run, and a handler of any name is no event that a run could lack.
+    """
     tools = {*(contract.tools or ()), *(name for one in (contract.agents or {}).values() for name in one.tools or ())}
     steps = {step for step in contract.steps or () if step.rpartition("/")[2] != _START}
-    return {"step": steps, "gate": {*(contract.gates or ())}, "tool": tools}
+    gates = {
+        name
+        for name, gate in (contract.gates or {}).items()
+        if gate.kind != "query" and not (gate.kind and name.endswith(_ANY_NAME))
+    }
+    return {"step": steps, "gate": gates, "tool": tools}
 
 
 def steps_passed(log: Log) -> set[str]:
@@ -190,8 +199,16 @@ def steps_passed(log: Log) -> set[str]:
 
 
 def gates_passed(log: Log) -> set[str]:
-    """The events that a run waits for or waited for. Raises LogError."""
-    return {event for wait in log.state.waits for event in wait.events}
+    """The events that a run waits for or waited for, or was sent: some logs do not say what was waited for.
+
+    Raises LogError.
+    """
+    gates = {event for wait in log.state.waits for event in wait.events}
+    if log.state.received:
+        from pytest_loom.deploy.handlers import messages  # which knows reports
+
+        gates |= {name for sent in messages(log) for name in (sent.name, f"{sent.kind}:{sent.name}")}
+    return gates
 
 
 def tools_passed(log: Log) -> set[str]:
@@ -219,7 +236,7 @@ def _look_at_steps(log: Log, missing: set[str]) -> None:
 
 
 def _look_at_gates(log: Log, missing: set[str]) -> None:
-    if log.state.waits:
+    if log.state.waits or log.state.received:
         missing -= gates_passed(log)
 
 

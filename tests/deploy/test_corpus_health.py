@@ -139,3 +139,16 @@ def test_a_step_of_a_sub_flow_is_known_by_its_path() -> None:
     log = made.log(source="some", engine="checkpoint")
     corpus = simulate_deploy([log], {"refund": {**today, "tools": {"wire": {}}}}).corpus
     assert notes(corpus) == ["no recorded run of refund comes by step send"]
+
+
+def test_a_signal_that_was_sent_is_a_gate_that_was_come_by() -> None:
+    """A history of Temporal says what was sent, not what is awaited; a query is never recorded."""
+    kinds = {"approve": "signal", "remind": "update", "cancel": "signal", "status": "query", "*": "signal"}
+    flow = {"workflowId": "refund", "gates": {name: {"kind": kind} for name, kind in kinds.items()}}
+    made = LogBuilder("r-1", "refund")
+    made.add("EXECUTION_STARTED", {"input": 1}, timestamp=NOW)
+    made.add("approve", {"kind": "signal", "name": "approve", "input": "ada"}, timestamp=NOW)
+    made.add("remind", {"kind": "update", "name": "remind", "id": "u-1", "input": None}, timestamp=NOW)
+    made.add("EXECUTION_COMPLETED", {}, timestamp=NOW)
+    found = simulated([made.log(source="temporal")], refund=flow).corpus
+    assert notes(found) == ["no recorded run of refund comes by gate cancel"]
