@@ -20,6 +20,14 @@ from pytest_loom.flow.carried import carried, saved_states
 from pytest_loom.log.event import Event, Log
 from pytest_loom.state import Frame
 
+_READABLE = {
+    "temporal": "Keep the old field beside the new one, with a default, until these runs are over (or have your data"
+    " converter read the old name), or let the workers that have the old code finish these runs (worker versioning,"
+    " pinned).",
+    "": "Keep the input readable (an optional field, an alias), or migrate it: resume_as(log, flow, transform_state=…).",
+}
+"""What to do, by the source of the run: only a log of ours can be taken over with another input."""
+
 _TYPES = frozenset({"retyped", "narrowed", "newly-required", "undecided"})
 _LISTED = 4
 _MANY = 10_000
@@ -46,8 +54,7 @@ def input_read(log: Log, contract: Contract, yesterday: Contract | None) -> Iter
             log,
             "input-contract",
             f"its recorded input does not fit today's {printable(contract.workflow_id)}: {said(found)}.",
-            "Keep the input readable (an optional field, an alias), or migrate it: resume_as(log, flow,"
-            " transform_state=…).",
+            _READABLE.get(log.source, _READABLE[""]),
         )
 
 

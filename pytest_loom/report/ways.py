@@ -67,6 +67,11 @@ _OPTIONAL = (
     "Give what is new a default that changes nothing for older runs:",
     "new_field: str | None = None",
 )
+_BOTH = (
+    "patch",
+    "Keep an old field beside the one that took its place:",
+    'old_name: str = ""  # as recorded\nnew_name: str = ""',
+)
 _MIGRATE = (
     "migrate",
     "Carry what was saved over to today's shape, and raise the version:",
@@ -130,6 +135,7 @@ _TABLE: dict[str, dict[str, list[tuple[str, str, str]]]] = {
             ),
             _OPTIONAL,
         ],
+        "temporal": [_OPTIONAL, _BOTH],
         "": [_OPTIONAL],
     },
     "output-contract": {

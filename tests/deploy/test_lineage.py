@@ -10,6 +10,7 @@ from pytest_loom import Log, LogBuilder, simulate_deploy
 from pytest_loom.deploy.lineage import Lineage
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.report.json import read_json, write_json
+from pytest_loom.report.ways import ways_of
 
 FLOW = {"workflowId": "Loan", "engine": "journal"}
 
@@ -132,3 +133,17 @@ class TestContinuedInput:
         """Unless it asks to be moved up at that point."""
         assert self.found(pinned=True) == []
         assert self.found(pinned=True, initialVersioningBehavior="AutoUpgrade") == [("input-contract", "breaking")]
+
+
+def test_an_input_that_is_lost_has_a_way_out_that_temporal_has() -> None:
+    """A run of Temporal is taken over by no ``resume_as``: the old name is read, or the old code finishes it."""
+    made = LogBuilder("a", "Loan")
+    made.add("EXECUTION_STARTED", {"input": {"note": "gift"}}, timestamp=0)
+    made.add("EXECUTION_SUSPENDED", {"on": "*", "kind": "event"}, timestamp=2)
+    schema = {"type": "object", "properties": {"remark": {"type": "string", "default": ""}}}
+    report = simulate_deploy(made.log(source="temporal"), {"Loan": {**FLOW, "inputSchema": schema}})
+    (found,) = [found for found in report.findings if found.code == "input-contract"]
+    ways = [found.hint, *(way.code for way in ways_of([found]))]
+    assert "worker versioning, pinned" in found.hint
+    assert not any("resume_as" in way for way in ways)
+    assert any("old_name: str" in way for way in ways)
