@@ -24,7 +24,8 @@ _READABLE = {
     "temporal": "Keep the old field beside the new one, with a default, until these runs are over (or have your data"
     " converter read the old name), or let the workers that have the old code finish these runs (worker versioning,"
     " pinned).",
-    "": "Keep the input readable (an optional field, an alias), or migrate it: resume_as(log, flow, transform_state=…).",
+    "": "Keep the input readable (an optional field, an alias), or migrate it: resume_as(log, flow,"
+    " transform_state=…).",
 }
 """What to do, by the source of the run: only a log of ours can be taken over with another input."""
 
