@@ -129,7 +129,7 @@ class ReplayDivergence(LoomError):
         where = [f"  in {self.where}"] if self.where else []
         hints = []
         for line in self.hint.splitlines():  # one that is set in is to be copied
-            hints += [line] if line.startswith(" ") else wrap(line, 78)
+            hints += [line] if line.startswith(" ") else wrap(line, 78, break_on_hyphens=False)
         return "\n".join([first, *where, *details, *(f"  {line}" for line in hints)])
 
 

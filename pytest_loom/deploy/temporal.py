@@ -20,7 +20,8 @@ from pytest_loom.deploy.commands import Asked, compare_commands
 from pytest_loom.deploy.handlers import asked_otherwise, by_contract, handlers_gone, misread
 from pytest_loom.deploy.report import Finding, Severity, finding
 from pytest_loom.deploy.shadow import NoAnswer, Worker
-from pytest_loom.deploy.temporal_values import at, changed_values, lost_results, short, waiting
+from pytest_loom.deploy.temporal_signals import lost_signals, unheard, waits_unheard
+from pytest_loom.deploy.temporal_values import STUCK, at, changed_values, lost_results, short, waiting
 from pytest_loom.deploy.values import input_read
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
@@ -37,7 +38,6 @@ _BUSY = (
 
 _REPLAYER = "pytest_loom.sources.temporal.replayer:Replays"
 _Known = tuple[type, Settings]
-_STUCK = "Each worker that picks the run up fails its workflow task, again and again: it is stuck until the code fits."
 _FINISH = "let the workers that have the old code finish these runs (worker versioning, pinned)"
 
 
@@ -75,7 +75,7 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
     elif answer["outcome"] == "unreadable":
         yield _unreadable(log, answer)
     elif answer["outcome"] == "diverged":
-        yield _diverged(log, answer)
+        yield unheard(log, answer) if waits_unheard(answer, yesterday) else _diverged(log, answer)
     elif answer["outcome"] == "raised":
         yield _raised(log, answer)
     else:
@@ -83,7 +83,7 @@ def replayed(log: Log, flow: Any, contract: Contract, yesterday: Contract | None
         yield from apart or _beyond(log, answer)
         yield from changed_values(log, answer["changes"])
         yield from lost_results(log, answer)
-        signals = list(_signals(log, answer, yesterday))
+        signals = list(lost_signals(log, answer, yesterday))
         yield from signals
         told = {found.step for found in signals}
         for check in (handlers_gone, misread, asked_otherwise):
@@ -262,7 +262,7 @@ def _diverged(log: Log, answer: dict[str, Any]) -> Finding:
     return finding(
         log,
         "replay-diverged",
-        f"{said}. {_STUCK} (Temporal: {printable(answer['message'], 400)})",
+        f"{said}. {STUCK} (Temporal: {printable(answer['message'], 400)})",
         _patch(answer),
         step=answer["step"] or None,
     )
@@ -318,7 +318,7 @@ def _patch(answer: dict[str, Any]) -> str:
 
 def _raised(log: Log, answer: dict[str, Any]) -> Finding:
     error = f"{printable(answer['type'])}: {printable(answer['message'], 300)}" if answer["type"] else ""
-    error = error or printable(answer["message"], 300)
+    error = (error or printable(answer["message"], 300)).rstrip(".")  # a sentence of ours goes on
     through, about = answer["through"], printable(answer.get("about", ""), 200)
     news = " It is news that no worker has seen yet." if answer.get("ahead") else ""
     if "_make_workflow_input" in through:
@@ -326,14 +326,14 @@ def _raised(log: Log, answer: dict[str, Any]) -> Finding:
             log,
             "input-contract",
             f"today's {printable(log.workflow_id)} cannot read the input that this run was started with: {error}."
-            f" {_STUCK}",
+            f" {STUCK}",
             f"Give new fields a default and keep reading the old form until these runs are over, or {_FINISH}.",
         )
     if "Failed decoding arguments" in answer["all"]:
         return finding(
             log,
             "output-contract",
-            f"today's code cannot read the recorded answer of {about or 'a step'}: {error}.{news} {_STUCK}",
+            f"today's code cannot read the recorded answer of {about or 'a step'}: {error}.{news} {STUCK}",
             f"Give new fields a default and keep reading the old form until these runs are over, or {_FINISH}.",
             step=about.partition(", ")[0] or None,
         )
@@ -341,7 +341,7 @@ def _raised(log: Log, answer: dict[str, Any]) -> Finding:
         return finding(
             log,
             "replay-diverged",
-            f"today's code uses what the workflow sandbox refuses{at(answer)}: {error}. {_STUCK}",
+            f"today's code uses what the workflow sandbox refuses{at(answer)}: {error}. {STUCK}",
             "Use workflow.now(), workflow.uuid4(), workflow.random() or an activity; or pass the module through.",
         )
     if answer["type"] == "LiveCallError":
@@ -353,45 +353,7 @@ def _raised(log: Log, answer: dict[str, Any]) -> Finding:
     return finding(
         log,
         "replay-diverged",
-        f"today's code raises {error}{handed}{at(answer)}.{news}{asks} {_STUCK}",
+        f"today's code raises {error}{handed}{at(answer)}.{news}{asks} {STUCK}",
         f"Mend the code, or {_FINISH}. An error that shall end the run has to be an ApplicationError.",
         severity=severity,
     )
-
-
-def _signals(log: Log, answer: dict[str, Any], yesterday: Contract | None) -> Iterator[Finding]:
-    """Signals that reach nobody: without a handler they are kept for one for ever, and unreadable ones are dropped."""
-    for name, why in answer["dropped"]:
-        signal = printable(name)
-        yield finding(
-            log,
-            "gate-changed",
-            f"today's handler of {signal} cannot read what was sent to this run: {printable(why, 300)}. The SDK drops"
-            " the signal and says so only in the worker's log: the run goes on as if nobody had answered.",
-            "Let the handler take the old form too, until these runs are over.",
-            step=name,
-        )
-    if not log.state.in_flight:
-        return
-    for name in answer["unread"]:
-        signal, news = printable(name), _arrived(log, name) >= answer["news"] > 0
-        gates = None if yesterday is None else yesterday.gates
-        if gates is not None and name not in gates and not news:
-            continue
-        sure = news or gates is not None
-        yield finding(
-            log,
-            "gate-removed",
-            f"the signal {signal} has been sent to this run, and today's {printable(log.workflow_id)} has no handler"
-            f" for it{waiting(answer)}: the SDK keeps it for a handler that never comes, and what it should do never"
-            " happens.",
-            f"Keep a handler for {signal} beside the new one until these runs are over:"
-            f'\n  @workflow.signal(name="{signal}")',
-            step=name,
-            severity="breaking" if sure else "warning",
-        )
-
-
-def _arrived(log: Log, name: str) -> int:
-    """The id of the last event with which a signal of that name arrived."""
-    return max((event.line for event in log.events if event.payload.get("name") == name), default=0)

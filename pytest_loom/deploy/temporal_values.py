@@ -11,6 +11,8 @@ from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
 
+STUCK = "Each worker that picks the run up fails its workflow task, again and again: it is stuck until the code fits."
+
 
 def changed_values(log: Log, changes: list[dict[str, Any]]) -> Iterator[Finding]:
     """What differs from the record in a replay that passed: values, and what holds for new runs only.

@@ -60,9 +60,16 @@ def replay_saved(
                     raise seen.calls[0].with_traceback(None) from None
         return found
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _in_async_code():
         return closed()
     with ThreadPoolExecutor(1) as pool:  # called in async code: the run has a loop of its own
         return pool.submit(copy_context().run, closed).result()
+
+
+def _in_async_code() -> bool:
+    """Asked apart from the run: what that raises is not to be shown as raised while this was handled."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -58,6 +58,10 @@ def _diverged(log: Log, answer: dict[str, Any]) -> ReplayDivergence:
     if answer.get("instead") or answer.get("recorded"):
         recorded, instead = printable(answer["recorded"]) or "nothing more", printable(answer["instead"]) or "nothing"
         said = f"event {answer['event']}: {recorded} was recorded, today's code asks for {instead}"
+        unheard = answer.get("unheard")
+        if unheard and not answer["instead"]:
+            lost = "cannot be read by its handler" if unheard["why"] else "has no handler"
+            said += f"; the signal {printable(unheard['signal'])} (event {unheard['event']}) {lost} today"
     else:
         kind = f"{printable(answer['type'])}: " if answer.get("type") else ""
         said = f"today's code does not replay it: {kind}{printable(answer['message'], 400)}"

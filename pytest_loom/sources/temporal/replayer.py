@@ -215,7 +215,8 @@ class _Session:
             return {"outcome": "hung", "message": message, "line": seen.waits_at}
         if not is_nondeterminism(text):
             return {"outcome": "raised", "type": "", "message": message, "all": message, "line": "", "through": []}
-        return {"outcome": "diverged", "message": message} | _divergence(recorded, asked, seen, message)
+        facts = _divergence(recorded, asked, seen, message)
+        return {"outcome": "diverged", "message": message, "unheard": _unheard(run, seen, facts["event"]), **facts}
 
     def _returns(self, recorded: list[Any], asked: list[Any]) -> dict[str, Any]:
         """``returns``: by the id of the event that asked, the place in ``types`` of the answer's JSON schema."""
@@ -279,6 +280,17 @@ def _divergence(recorded: list[Any], asked: list[Any], seen: Seen, message: str)
         facts |= {"instead": in_words(place.command.kind, place.command.message), "line": place.command.line}
         facts["line"] = place.command.line or _raised_at(place.command) or seen.waits_at
     return facts
+
+
+def _unheard(run: Run, seen: Seen, before: int) -> dict[str, Any] | None:
+    """The last signal before an event that no handler took, with ``why`` it was dropped, "" where there is none."""
+    why = dict.fromkeys(seen.unread, "") | dict(seen.dropped)
+    for event in reversed(run.events):
+        if event.kind == "WorkflowExecutionSignaled" and (not before or event.event_id < before):
+            name = event.attributes.text("signalName")
+            if name in why:
+                return {"event": event.event_id, "signal": name, "why": why[name]}
+    return None
 
 
 def _raised_at(command: Command) -> str:
