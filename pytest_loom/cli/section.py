@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_loom.cli.output import Output, Style
 from pytest_loom.deploy.report import DeployReport
-from pytest_loom.errors import LoomError, printable
+from pytest_loom.errors import LoomError, printable, set_in
 from pytest_loom.report.forms import FORMS, form_of, missing_for, write_report
 from pytest_loom.report.json import json_pieces
 from pytest_loom.report.plain import SEE, headline
@@ -54,7 +54,8 @@ def publish(
         out.bytes(json_pieces(report, ok=ok, extra=numbers))
         return
     out.line(title, "bold")
-    out.lines(f"note: {note}" for note in [*report.notes, *notes])
+    for note in [*report.all_notes(), *notes]:
+        out.lines(set_in(note, "note: ", "  "))
     findings = finding_lines(report.findings, option="--report", changed=report.changed)
     for lines in (findings, contract_lines(report, full=True), strategy_lines(report)):
         for line in lines:

@@ -122,6 +122,23 @@ def suspended_carryover(log: Log, contract: Contract) -> Iterator[Finding]:
     )
 
 
+def unnamed_wait(log: Log, contract: Contract, yesterday: Contract | None) -> str:
+    """What to say where nobody recorded what a run waits for and no contract of yesterday's lists it; else "".
+
+    Engines whose code asks for a message or a signal only when it is there leave no trace of its name.
+    """
+    gates = contract.gates
+    if yesterday is not None or gates is None or "*" in gates or log.state.status != "suspended":
+        return ""
+    if not any("*" in wait.events for wait in log.state.suspensions):
+        return ""
+    return (
+        f"what waiting runs of {printable(log.workflow_id)} wait for is not recorded: that it was renamed is seen only"
+        " beside the contract of the code that is deployed. Capture that on that code, and commit it:\n"
+        "  pytest --loom-deploy-sim --snapshot-update -k deploy-sim"
+    )
+
+
 BUILT_IN: tuple[Check, ...] = (
     step_removed,
     gate_removed,

@@ -26,7 +26,7 @@ from pytest_loom.contract.store import Contracts, load_contracts
 from pytest_loom.deploy import agents_shadow
 from pytest_loom.deploy.attribution import ambiguous, attributed, candidates, names_said
 from pytest_loom.deploy.changed import ChangedContract, Compared
-from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, FINISHED_TOO, Check
+from pytest_loom.deploy.checks import AS_DATA, BUILT_IN, FINISHED_TOO, Check, unnamed_wait
 from pytest_loom.deploy.engines import asked
 from pytest_loom.deploy.facts import told
 from pytest_loom.deploy.handlers import pinned_worker
@@ -329,8 +329,9 @@ class Judge:
         for check, takes_three in checks if state.in_flight else self._of_finished:
             seen.findings += _asked(check, log, contract, *((yesterday,) if takes_three else ()))
         seen.findings = asked(log, flow, contract, yesterday, seen.findings)
-        if (note := agents_shadow.not_asked(log)) and note not in self.today.notes:
-            self.today.notes.append(note)
+        unseen = "" if seen.worker is not None else unnamed_wait(log, contract, yesterday)
+        for note in (agents_shadow.not_asked(log), unseen):
+            self.today.notes += [note] if note and note not in self.today.notes else []
         return seen
 
     def _check_apart(self, seen: Judged, contract: Contract, print_of_today: str) -> None:

@@ -180,7 +180,8 @@ class Accounting:
         )
 
         yield from (f"note: loom_logs {pattern} matches no file" for pattern in session_files(self.config)[1])
-        yield from (f"note: {note}" for note in self.report.all_notes())
+        for note in self.report.all_notes():
+            yield from set_in(note, "note: ", "  ")
         yield from self._idle_acks()
         quiet, full = self.config.get_verbosity() < 0, self.config.get_verbosity() > 0
         findings = (found for found in self.report.findings if found.blocks or not quiet)

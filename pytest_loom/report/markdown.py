@@ -16,7 +16,7 @@ from pytest_loom.deploy.report import DeployReport
 from pytest_loom.log.files import replacing
 from pytest_loom.report.markup import code, fenced, prose
 from pytest_loom.report.places import Places
-from pytest_loom.report.plain import SHOWN, headline, hint, message
+from pytest_loom.report.plain import SHOWN, headline, hint, message, one_line
 from pytest_loom.report.text import OTHERS, Cause, causes, strategy_lines
 from pytest_loom.report.ways import Way, acceptance
 
@@ -64,7 +64,8 @@ def write_markdown(report: DeployReport, path: Path, *, ok: bool, extra: Mapping
     page = _Page(LIMIT)
     page.add(head)
     page.room -= len(tail.encode()) + _RESERVED
-    _add_listed(page, [f"- note: {prose(places.said(note), 300)}\n" for note in sorted(report.all_notes())[:_NOTES]])
+    notes = sorted(report.all_notes())[:_NOTES]
+    _add_listed(page, [f"- note: {prose(one_line(places.said(note)), 400)}\n" for note in notes])
     _add_listed(page, [_contract(one) for one in sorted(report.changed, key=_contract_order)[:_NOTES]])
     _add_causes(page, blocking, places)
     if others:

@@ -20,7 +20,7 @@ from pytest_loom.errors import printable
 from pytest_loom.log.files import replacing
 from pytest_loom.report.codes import NOT_JUDGED, about, help_uri, known_codes, remedy
 from pytest_loom.report.places import Place, Places
-from pytest_loom.report.plain import fingerprint, headline, hint, message, not_judged, runs, title
+from pytest_loom.report.plain import fingerprint, headline, hint, message, not_judged, one_line, runs, title
 from pytest_loom.report.text import Cause, causes
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -49,7 +49,7 @@ def _pieces(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> Iter
     unseen = not_judged(report, ok=ok, extra=extra)
     notes = [
         (said, "error" if unseen else "note"),
-        *((places.said(note), "note") for note in sorted(report.all_notes())),
+        *((one_line(places.said(note)), "note") for note in sorted(report.all_notes())),
     ]
     if len(grouped) > MOST:
         notes.append((f"{len(grouped) - MOST} more causes are in the JSON report (--loom-report=report.json)", "error"))

@@ -182,6 +182,38 @@ class TestFlows:
         assert simulate_deploy([run("r-1", "anything")], {"workflowId": "refund"}).findings == []
 
 
+class TestWaitsWithoutAName:
+    """Engines that do not record what a run waits for: ``on`` is ``*``."""
+
+    @staticmethod
+    def notes(today: dict[str, Any], *, kept: Any = None, on: str = "*") -> list[str]:
+        """The notes of a simulation of two runs that wait."""
+        logs = []
+        for name in ("r-1", "r-2"):
+            made = LogBuilder(name, "refund")
+            made.add("EXECUTION_STARTED", {"input": {}}, timestamp=0)
+            made.add("EXECUTION_SUSPENDED", {"on": on, "kind": "event"}, timestamp=1)
+            logs.append(made.log())
+        return simulate_deploy(logs, {"workflowId": "refund", "steps": {}, **today}, contract=kept).notes
+
+    def test_is_said_once_for_each_flow(self) -> None:
+        """Green is not all clear where only yesterday's contract shows a renamed signal: a note, and what to type."""
+        (note,) = self.notes({"gates": {"decision": {}}})
+        assert note == (
+            "what waiting runs of refund wait for is not recorded: that it was renamed is seen only beside the contract"
+            " of the code that is deployed. Capture that on that code, and commit it:\n"
+            "  pytest --loom-deploy-sim --snapshot-update -k deploy-sim"
+        )
+
+    def test_silent_where_it_tells_nothing_new(self) -> None:
+        """A contract is kept, the log names what is awaited, today's contract cannot, or takes any signal."""
+        kept = {"workflowId": "refund", "gates": {"approval": {}}}
+        assert self.notes({"gates": {"approval": {}}}, kept=kept) == []
+        assert self.notes({"gates": {"approval": {}}}, on="approval") == []
+        assert self.notes({}) == []
+        assert self.notes({"gates": {"*": {}}}) == []
+
+
 class TestScope:
     """A kept file stands for runs at every point of its path; in a live store only unfinished runs count."""
 

@@ -15,7 +15,10 @@ from tests.engines.conftest import needs_postgres
 from tests.engines.dbos.conftest import needs_dbos
 from tests.pages import BLOCKS, PAGES, ROOT, assert_shows, change, line, run, write
 
-NAMES = (*("install", "application", "save", "save-command", "settings", "command", "report", "postgres", "capture"),)
+NAMES = (
+    *("install", "application", "save", "save-command", "settings", "command", "note", "capture", "report"),
+    "postgres",
+)
 """The blocks of the page, without its prefix."""
 
 WAIT = "    if DBOS.recv("
@@ -58,9 +61,14 @@ def simulated(project: Path, command: str = "dbos-command", *options: str) -> tu
 
 @needs_dbos
 def test_from_nothing_to_the_first_true_finding(project: Path) -> None:
-    """The page's own steps: green with one run that waits; after its change, red with the report that it shows."""
+    """The page's own steps: green with one run that waits, and a note until the contract is captured; then red."""
     status, output, report = simulated(project)
     assert (status, report["summary"]["in_flight"]) == (0, 1), output
+    assert_shows(BLOCKS["dbos-note"].text, output)
+    captured = run(line("dbos-capture"), project)
+    assert "captured 1 contract" in captured.stdout, captured.stdout
+    status, output, report = simulated(project)
+    assert (status, report["notes"]) == (0, []), output
     desk = project / "desk.py"
     text = desk.read_text()
     try:
@@ -77,8 +85,8 @@ def test_table_of_what_is_told(project: Path) -> None:
     """Each change of the table is told as its row says, beside a captured contract or without."""
     rows = dict(re.findall(r"^\| (.+?) \| (.+) \|$", PAGES["docs/dbos.md"].split("| --- | --- |\n")[-1], re.M))
     assert rows.keys() == CHANGES.keys()
-    captured = run(line("dbos-capture"), project)
-    assert "captured 1 contract" in captured.stdout, captured.stdout
+    run(line("dbos-capture"), project)
+    assert list((project / "loom-contracts").rglob("*.json")), "the page's command captures its contract"
     desk = project / "desk.py"
     text = desk.read_text()
     try:

@@ -16,8 +16,8 @@ from tests.engines.temporal.histories import write as write_history
 from tests.pages import BLOCKS, PAGES, ROOT, assert_shows, change, line, run, write
 
 NAMES = (
-    *("install", "application", "fetch", "settings", "command", "change", "report", "capture", "replayer"),
-    *("test", "test-command"),
+    *("install", "application", "fetch", "settings", "command", "note", "capture", "change", "report"),
+    *("replayer", "test", "test-command"),
 )
 """The blocks of the page, without its prefix."""
 
@@ -68,9 +68,14 @@ def simulated(project: Path, *options: str) -> tuple[int, str, dict[str, Any]]:
 
 
 def test_from_nothing_to_the_first_true_finding(project: Path) -> None:
-    """The page's own steps: green with one run that waits; after its change, red with the report that it shows."""
+    """The page's own steps: green with one run that waits, and a note until the contract is captured; then red."""
     status, output, report = simulated(project)
     assert (status, report["summary"]["in_flight"]) == (0, 1), output
+    assert_shows(BLOCKS["temporal-note"].text, output)
+    captured = run(line("temporal-capture"), project)
+    assert "captured 1 contract" in captured.stdout, captured.stdout
+    status, output, report = simulated(project)
+    assert (status, report["notes"]) == (0, []), output
     change(project / "desk.py", FIRST, BLOCKS["temporal-change"].text + FIRST)
     status, output, _ = simulated(project)
     assert status == 1
