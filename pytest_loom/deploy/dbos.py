@@ -18,6 +18,7 @@ from pytest_loom.deploy.report import Finding, finding
 from pytest_loom.deploy.shadow import NoAnswer, shadow_of
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
+from pytest_loom.log.origin import origin_of
 from pytest_loom.sources.dbos.contract import own_name, signature_of, topics_of
 from pytest_loom.sources.dbos.mapping import event_name
 from pytest_loom.sources.dbos.recorded import PATCH, TIMER, Record, recorded
@@ -50,7 +51,7 @@ def replayed(log: Log, flow: Any, yesterday: Contract | None) -> Iterator[Findin
         said = {"outcome": "untold", "why": str(problem)}
     found = [] if said is None else list(_found(log, flow, record, said, yesterday))
     if stranded is not None:
-        yield _with_way_out(stranded, record, bool(found))
+        yield _with_way_out(log, stranded, record, bool(found))
         return
     yield from found
     if not any(one.severity == "breaking" for one in found):
@@ -123,7 +124,7 @@ def _version_of(today: Application) -> str:
     return "today's, which DBOS computes from the source of all workflows and its own version, is another one"
 
 
-def _with_way_out(stranded: Finding, record: Record, is_broken: bool) -> Finding:
+def _with_way_out(log: Log, stranded: Finding, record: Record, is_broken: bool) -> Finding:
     """The finding with what to do: whether today's code could go on with the run is known by now."""
     old = stranded.version or ""
     last = max(record.operations, default=0) + 1
@@ -136,7 +137,7 @@ def _with_way_out(stranded: Finding, record: Record, is_broken: bool) -> Finding
         way = (
             f'Today\'s code would go on with it. Deploy with application_version="{printable(old)}" in the DBOSConfig,'
             f" or {_KEPT}, or move the run, whose steps are kept:\n"
-            f'  DBOS.fork_workflow("{printable(record.execution_id)}", {last}, application_version=…)\n'
+            f"{_forked(log, last)}\n"
             "A version that is set, and raised when it has to be, does not change with a comment."
         )
     return replace(stranded, hint=way)
@@ -155,8 +156,8 @@ def _too_often(log: Log, flow: Any, record: Record) -> Finding | None:
         "frontier-missing",
         f"was started or recovered {tried} times, and today's {_name(log)} allows {limit} recoveries: the next one,"
         " which comes with this deploy, puts it into status MAX_RECOVERY_ATTEMPTS_EXCEEDED, and nobody goes on.",
-        f"Find out why it is recovered so often, and raise max_recovery_attempts; or resume it by hand afterwards:\n"
-        f'  DBOS.resume_workflow("{printable(record.execution_id)}")',
+        "Find out why it is recovered so often, and raise max_recovery_attempts; or resume it by hand afterwards:\n"
+        + _typed(log, "resume_workflow"),
     )
 
 
@@ -218,7 +219,7 @@ def _differs(log: Log, record: Record, said: dict[str, Any]) -> Finding:
         "replay-diverged",
         f"{what}{_at(said)}: DBOS raises DBOSUnexpectedStepError, and the run ends in status ERROR.",
         f"{way}\nOr {_KEPT}. Or begin anew from there, which does again what comes after:\n"
-        f'  DBOS.fork_workflow("{printable(record.execution_id)}", {number}, application_version=…)',
+        f"{_forked(log, number)}",
         step=said["recorded"],
     )
 
@@ -234,8 +235,7 @@ def _instead_of_wait(log: Log, record: Record, guess: dict[str, Any]) -> Finding
         f" there{_at(guess)}{patched}: it is run, and then what was recorded for the wait, {TIMER} as operation"
         f" {number + 1}, fits nothing that follows. DBOS raises DBOSUnexpectedStepError, and the run ends in status"
         " ERROR.",
-        f"Do {name} after the wait, or {_KEPT}. Or begin anew from there:\n"
-        f'  DBOS.fork_workflow("{printable(record.execution_id)}", {number}, application_version=…)',
+        f"Do {name} after the wait, or {_KEPT}. Or begin anew from there:\n{_forked(log, number)}",
         step=guess["name"],
     )
 
@@ -345,6 +345,17 @@ def _left(record: Record, said: dict[str, Any]) -> list[int]:
 def _follows(record: Record, number: int, last: int) -> bool:
     """Whether it comes with the last operation that was asked for: the timeout of a wait that is over."""
     return number == last + 1 and record.is_timer_of_wait(number) and last in record.operations
+
+
+def _forked(log: Log, number: int) -> str:
+    return _typed(log, "fork_workflow", f", {number}, application_version=…")
+
+
+def _typed(log: Log, call: str, more: str = "") -> str:
+    """What to type for the run. An imported one has another id than its run in DBOS."""
+    if origin_of(log):
+        return f'  DBOS.{call}("WORKFLOW-ID"{more})\nWORKFLOW-ID is the run\'s workflow id in DBOS: a golden has another.'
+    return f'  DBOS.{call}("{printable(log.execution_id)}"{more})'
 
 
 def _described(name: str) -> str:
