@@ -66,11 +66,12 @@ def _uncallable(log: Log, flow: Any, record: Record) -> Finding | None:
     try:
         signature.bind(*record.args, **record.kwargs)
     except TypeError as problem:
-        given = ", ".join([*("…" for _ in record.args), *(f"{name}=…" for name in record.kwargs)])
+        given = [*map(_kind, record.args), *(f"{name}={_kind(value)}" for name, value in record.kwargs.items())]
+        started = printable(", ".join(given))
         return finding(
             log,
             "input-contract",
-            f"was started as {_name(log)}({printable(given)}), and today's is {_name(log)}{printable(str(signature))}:"
+            f"was started as {_name(log)}({started}), and today's is {_name(log)}{printable(str(signature))}:"
             f" {printable(str(problem))}. DBOS calls it with what was recorded; the run ends in status ERROR.",
             f"Give what is new a default that old runs can live with, or {_KEPT}.",
         )
@@ -345,6 +346,13 @@ def _left(record: Record, said: dict[str, Any]) -> list[int]:
 def _follows(record: Record, number: int, last: int) -> bool:
     """Whether it comes with the last operation that was asked for: the timeout of a wait that is over."""
     return number == last + 1 and record.is_timer_of_wait(number) and last in record.operations
+
+
+def _kind(value: Any) -> str:
+    """A recorded argument in one word. Its value may be anybody's data, and tells runs apart that have one cause."""
+    if isinstance(value, dict) and isinstance(value.get("$type"), str):
+        return value["$type"].rpartition(".")[2].rpartition(":")[2]
+    return "None" if value is None else type(value).__name__
 
 
 def _forked(log: Log, number: int) -> str:
