@@ -19,7 +19,7 @@ from pytest_loom.deploy.shadow import NoAnswer, shadow_of
 from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
 from pytest_loom.log.origin import origin_of
-from pytest_loom.sources.dbos.contract import own_name, signature_of, topics_of
+from pytest_loom.sources.dbos.contract import may_call, own_name, signature_of, topics_of
 from pytest_loom.sources.dbos.mapping import event_name
 from pytest_loom.sources.dbos.recorded import PATCH, TIMER, Record, recorded
 from pytest_loom.sources.dbos.texts import can_say
@@ -181,7 +181,7 @@ def _found(log: Log, flow: Any, record: Record, said: dict[str, Any], yesterday:
     elif guess is not None:
         yield _instead_of_wait(log, record, guess)
     elif outcome == "differs":
-        yield _differs(log, record, said)
+        yield _differs(log, flow, record, said)
     elif outcome == "raises":
         if not said.get("missed") and _left(record, said):
             yield _raises(log, record, said)
@@ -194,16 +194,23 @@ def _found(log: Log, flow: Any, record: Record, said: dict[str, Any], yesterday:
         yield from _mail(log, flow, record, said, yesterday)
 
 
-def _differs(log: Log, record: Record, said: dict[str, Any]) -> Finding:
+def _differs(log: Log, flow: Any, record: Record, said: dict[str, Any]) -> Finding:
     """Another operation than the recorded one."""
     number, now, then = said["id"], printable(said["name"]), printable(said["recorded"])
     names = [operation["name"] for _, operation in sorted(record.operations.items())]
     what = f"{_described(then)} was recorded as operation {number}, and today's code asks for {_described(now)} there"
+    gone = ""
     if said["recorded"].startswith(PATCH):
         patch = then.removeprefix(PATCH)
         way = (
             f'This run went through DBOS.patch("{patch}"). Keep it, or, once no run from before it is left,'
             f' DBOS.deprecate_patch("{patch}") in its place; take that away when no run has its mark.'
+        )
+    elif said["name"] in names and _is_step(said["recorded"]) and not may_call(flow, said["recorded"]):
+        gone = f", and nowhere for {_described(then)} any more"
+        way = (
+            f"Keep {then} for runs that were begun with it, and leave it out of new ones:\n"
+            f'  if not DBOS.patch("without-{_slug(then)}"):\n      {then}(…)'
         )
     elif said["name"] in names[number:] or not _is_new(said["name"], names):
         way = (
@@ -211,14 +218,15 @@ def _differs(log: Log, record: Record, said: dict[str, Any]) -> Finding:
             f'  if DBOS.patch("{_slug(now)}-first"):\n      …  # the new order\n  else:\n      …  # the old one'
         )
     else:
+        kept = f"If {now} is {then} under another name, keep the recorded one: {_renamed(then)}. If it is new, do it"
         way = (
-            f"If {now} is {then} under another name, keep the recorded one: {_renamed(then)}. If it is new, do it only"
-            f' in runs that come there later:\n  if DBOS.patch("{_slug(now)}"):\n      {now}(…)'
+            f"{kept if _is_step(said['recorded']) else 'Do it'} only in runs that come there later:\n"
+            f'  if DBOS.patch("{_slug(now)}"):\n      {now}(…)'
         )
     return finding(
         log,
         "replay-diverged",
-        f"{what}{_at(said)}: DBOS raises DBOSUnexpectedStepError, and the run ends in status ERROR.",
+        f"{what}{_at(said)}{gone}: DBOS raises DBOSUnexpectedStepError, and the run ends in status ERROR.",
         f"{way}\nOr {_KEPT}. Or begin anew from there, which does again what comes after:\n"
         f"{_forked(log, number)}",
         step=said["recorded"],
@@ -367,11 +375,15 @@ def _typed(log: Log, call: str, more: str = "") -> str:
 
 
 def _described(name: str) -> str:
-    return name if name.startswith("DBOS.") else f"step {name}"
+    return f"step {name}" if _is_step(name) else name
+
+
+def _is_step(name: str) -> bool:
+    return not name.startswith("DBOS.")
 
 
 def _is_new(name: str, names: list[str]) -> bool:
-    return name not in names and not name.startswith("DBOS.")
+    return name not in names and _is_step(name)
 
 
 def _renamed(name: str) -> str:

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import enum
 import inspect
 import sys
 import textwrap
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -95,11 +97,51 @@ def _schema(kind: Any) -> dict[str, Any]:
 def topics_of(flow: Any) -> tuple[set[str | None], bool]:
     """The topics on which the workflow's code receives, and whether these are all: None is the one without a name.
 
-    Read off the source of the function and of the plain functions that it calls, also in other modules; a topic that
-    is put together when the code runs, or a call that cannot be followed, makes the list incomplete.
+    A topic that is put together when the code runs, or a call that cannot be followed, makes the list incomplete.
     """
     topics: set[str | None] = set()
     complete = True
+    for part in _followed(flow):
+        if part is None:
+            complete = False
+            continue
+        tree, names = part
+        for call in filter(_is_receive, ast.walk(tree)):
+            said = _topic(call, names)  # type: ignore[arg-type]  # a call, as asked
+            complete &= said is not _UNKNOWN
+            topics |= set() if said is _UNKNOWN else {said}  # type: ignore[arg-type]
+    return topics, complete
+
+
+def may_call(flow: Any, step: str) -> bool:
+    """Whether the workflow's code may still come to a step of that name; True wherever that cannot be told."""
+    last = step.rpartition(".")[2]
+    for part in _followed(flow):
+        if part is None:
+            return True
+        tree, names = part
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and not isinstance(node.func, (ast.Name, ast.Attribute)):
+                return True
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and _is_local(node.func.id, names):
+                return True
+            if isinstance(node, ast.Constant) and node.value == step:
+                return True
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                name = node.id if isinstance(node, ast.Name) else node.attr
+                if name == last or getattr(_value(node, names), "dbos_function_name", None) == step:
+                    return True
+    return False
+
+
+def _is_local(name: str, names: dict[str, Any]) -> bool:
+    """Whether a name stands for what is known only when the code runs."""
+    return names.get(name, _UNKNOWN) is _UNKNOWN and not hasattr(builtins, name)
+
+
+def _followed(flow: Any) -> Iterator[tuple[ast.Module, dict[str, Any]] | None]:
+    """The source of the workflow and of the plain functions that it calls, also in other modules, each with what its
+    names stand for; None for a call that cannot be followed, or a function without source."""
     todo: list[tuple[Any, dict[str, Any], int]] = [(inspect.unwrap(flow), {}, 0)]
     seen: list[tuple[Any, dict[str, Any]]] = []
     while todo:
@@ -109,22 +151,22 @@ def topics_of(flow: Any) -> tuple[set[str | None], bool]:
         seen.append((function, given))
         tree = _source(function)
         if tree is None:
-            complete = False
+            yield None
             continue
         names = _globals(function) | given
-        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-            if isinstance(call.func, ast.Attribute) and call.func.attr in _RECEIVES:
-                said = _topic(call, names)
-                complete &= said is not _UNKNOWN
-                topics |= set() if said is _UNKNOWN else {said}  # type: ignore[arg-type]
-            elif isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") in ("self", "cls"):
-                complete = False
+        yield tree, names
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and not _is_receive(node)):
+            if isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") in ("self", "cls"):
+                yield None
             elif (inner := _helper(_value(call.func, names))) is not None:
                 if depth < _DEPTH:
                     todo.append((inner, _handed(call, inner, names), depth + 1))
                 else:
-                    complete = False
-    return topics, complete
+                    yield None
+
+
+def _is_receive(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RECEIVES
 
 
 _UNKNOWN = object()

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_loom import check_resume, simulate_deploy
 from pytest_loom.contract.resolve import contract_of, own_name
+from pytest_loom.log.origin import with_origin
 from pytest_loom.sources import load_logs
 from pytest_loom.sources.dbos.contract import topics_of
 from tests.engines.dbos.changes import APPS
@@ -87,6 +88,45 @@ def test_the_way_out_of_another_version_says_whether_the_code_fits(bench: Bench)
     (does_not,) = breaking(bench.store("claim"), bench.flows(text.replace("judge", "assess")))
     assert "does not do what was recorded either" in does_not.hint
     assert does_not.version == "1"
+
+
+def test_a_step_that_is_gone_is_no_swap(bench: Bench) -> None:
+    """Where the workflow comes to it nowhere any more it is to be kept for old runs; else its place has changed."""
+    removed = CLAIM.replace("    verdict = judge(found)\n", '    verdict = "fair"\n')
+    (found,) = breaking(bench.store("claim"), bench.flows(removed))
+    assert "and nowhere for step judge any more" in found.message
+    assert '  if not DBOS.patch("without-judge"):\n      judge(…)' in found.hint
+    later = removed.replace("    tell(number)\n    return", "    finish(found)\n    return")
+    later = later.replace("@DBOS.workflow()", "def finish(found):\n    judge(found)\n\n@DBOS.workflow()")
+    (found,) = breaking(bench.store("claim"), bench.flows(later))
+    assert "nowhere" not in found.message
+    assert "keep both orders" in found.hint
+
+
+def test_what_is_no_step_has_no_name_to_keep(bench: Bench) -> None:
+    """A step in the place of an operation of DBOS's own is not that one under another name."""
+    text = CLAIM.replace('DBOS.set_event("verdict", verdict)', "tell(number)")
+    (found,) = breaking(bench.store("claim"), bench.flows(text))
+    assert "DBOS.setEvent was recorded" in found.message
+    assert "@DBOS.step(name=" not in found.hint
+    assert '  if DBOS.patch("tell"):' in found.hint
+
+
+def test_an_imported_run_is_not_called_by_its_golden(bench: Bench) -> None:
+    """What is typed for a run takes its workflow id in DBOS, which a golden does not know."""
+    (log,) = load_logs(bench.store("claim"))
+    golden = with_origin(log, {"source": "dbos", "engine": "journal"})
+    report = simulate_deploy(golden, bench.flows(CLAIM.replace("judge", "assess")))
+    (hint,) = [found.hint for found in report.findings if found.severity == "breaking"]
+    assert log.execution_id not in hint
+    assert 'DBOS.fork_workflow("WORKFLOW-ID", 2, application_version=…)\nWORKFLOW-ID is the run\'s workflow id' in hint
+
+
+def test_what_a_run_was_started_with_is_told_by_type(bench: Bench) -> None:
+    """The recorded arguments stand beside the signature that they do not fit."""
+    text = CLAIM.replace("def claim(number):", "def claim(number, office):")
+    (found,) = breaking(bench.store("claim"), bench.flows(text))
+    assert "was started as claim(str), and today's is claim(number, office)" in found.message
 
 
 def test_one_recovery_too_many(bench: Bench) -> None:
