@@ -58,14 +58,24 @@ def import_target(target: str, base: Path, *, setting: str) -> Any:
     value: Any = module
     for part in attribute.split("."):
         if not hasattr(value, part):
-            near = difflib.get_close_matches(part, dir(value), n=1)
             file = _shown(str(module.__file__))
-            raise FlowError(
-                f"{setting} = {target}: {module_name} is imported, but has no {part} ({file})",
-                hint=f"Did you mean {near[0]}?" if near else "Name today's flows, as simulate_deploy takes them.",
-            )
+            what = f"{setting} = {target}: {module_name} is imported, but has no {part} ({file})"
+            raise FlowError(what, hint=_instead(value, part, target, setting))
         value = getattr(value, part)
     return value
+
+
+def _instead(value: Any, part: str, target: str, setting: str) -> str:
+    """What may be meant by a name that ``value`` does not have."""
+    from pytest_loom.contract.resolve import own_name
+
+    held = getattr(value, "__dict__", {}).items()
+    registered = next((name for name, found in held if own_name(found) == part), None)
+    if registered is not None:
+        meant = f"{target.removesuffix(part)}{registered}"
+        return f"{registered} is registered there under the name {part}: {setting} = {meant}"
+    near = difflib.get_close_matches(part, dir(value), n=1)
+    return f"Did you mean {near[0]}?" if near else "Name today's flows, as simulate_deploy takes them."
 
 
 def raised_at(problem: BaseException) -> str:

@@ -227,8 +227,7 @@ def _differs(log: Log, flow: Any, record: Record, said: dict[str, Any]) -> Findi
         log,
         "replay-diverged",
         f"{what}{_at(said)}{gone}: DBOS raises DBOSUnexpectedStepError, and the run ends in status ERROR.",
-        f"{way}\nOr {_KEPT}. Or begin anew from there, which does again what comes after:\n"
-        f"{_forked(log, number)}",
+        f"{way}\nOr {_KEPT}. Or begin anew from there, which does again what comes after:\n{_forked(log, number)}",
         step=said["recorded"],
     )
 
@@ -359,7 +358,7 @@ def _follows(record: Record, number: int, last: int) -> bool:
 def _kind(value: Any) -> str:
     """A recorded argument in one word. Its value may be anybody's data, and tells runs apart that have one cause."""
     if isinstance(value, dict) and isinstance(value.get("$type"), str):
-        return value["$type"].rpartition(".")[2].rpartition(":")[2]
+        return str(value["$type"]).rpartition(".")[2]
     return "None" if value is None else type(value).__name__
 
 
@@ -370,7 +369,7 @@ def _forked(log: Log, number: int) -> str:
 def _typed(log: Log, call: str, more: str = "") -> str:
     """What to type for the run. An imported one has another id than its run in DBOS."""
     if origin_of(log):
-        return f'  DBOS.{call}("WORKFLOW-ID"{more})\nWORKFLOW-ID is the run\'s workflow id in DBOS: a golden has another.'
+        return f'  DBOS.{call}("WORKFLOW-ID"{more})\nWORKFLOW-ID is the run\'s own in DBOS: a golden has another.'
     return f'  DBOS.{call}("{printable(log.execution_id)}"{more})'
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_loom import check_resume, simulate_deploy
+from pytest_loom import FlowError, check_resume, simulate_deploy
 from pytest_loom.contract.resolve import contract_of, own_name
+from pytest_loom.contract.targets import import_target
 from pytest_loom.log.origin import with_origin
 from pytest_loom.sources import load_logs
 from pytest_loom.sources.dbos.contract import topics_of
@@ -119,7 +120,7 @@ def test_an_imported_run_is_not_called_by_its_golden(bench: Bench) -> None:
     report = simulate_deploy(golden, bench.flows(CLAIM.replace("judge", "assess")))
     (hint,) = [found.hint for found in report.findings if found.severity == "breaking"]
     assert log.execution_id not in hint
-    assert 'DBOS.fork_workflow("WORKFLOW-ID", 2, application_version=…)\nWORKFLOW-ID is the run\'s workflow id' in hint
+    assert 'DBOS.fork_workflow("WORKFLOW-ID", 2, application_version=…)\nWORKFLOW-ID is the run\'s own in DBOS' in hint
 
 
 def test_what_a_run_was_started_with_is_told_by_type(bench: Bench) -> None:
@@ -160,6 +161,18 @@ def test_steps_are_no_workflows(bench: Bench) -> None:
     assert list(contract.gates) == ["approval"]
     step = flows["claim"].__wrapped__.__globals__["judge"]
     assert own_name(step) is None
+
+
+def test_a_workflow_that_goes_by_another_name(bench: Bench) -> None:
+    """Where loom_flows asks for what a function is registered as, the function is named."""
+    bench.flows(
+        CLAIM.replace("@DBOS.workflow()\ndef claim", '@DBOS.workflow(name="claim")\ndef handle').replace(
+            '{"claim": claim}', '{"claim": handle}'
+        )
+    )
+    with pytest.raises(FlowError) as caught:
+        import_target("desk_app:claim", bench.folder, setting="loom_flows")
+    assert caught.value.hint == "handle is registered there under the name claim: loom_flows = desk_app:handle"
 
 
 def test_classes_of_a_module_that_is_loaded_under_another_root(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
