@@ -184,6 +184,23 @@ def set_in(text: str, indent: str = "", later: str | None = None, *, width: int 
     return lines
 
 
+def folded(text: str, *, width: int = 80) -> str:
+    """``text``, what an error says, in lines of a terminal's width, cut between words only.
+
+    What is folded is set in by four blanks more than the line that it comes from.
+    """
+    import textwrap
+
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        later = f"{indent}    "
+        lines += textwrap.wrap(
+            line, width, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    return "\n".join(lines)
+
+
 def _rebuild(cls: type[LoomError], facts: dict[str, Any]) -> LoomError:
     error = cls.__new__(cls)
     Exception.__init__(error, facts["what"])

@@ -21,6 +21,7 @@ from pytest_loom.errors import (
     UnknownSchemaVersion,
     Unsupported,
     UpcastError,
+    folded,
     printable,
 )
 
@@ -112,3 +113,21 @@ class TestPrintable:
         assert printable("x" * 121) == "x" * 119 + "…"
         assert len(printable("\n" * 1_000_000)) == 120
         assert printable("abcdef", 4) == "abc…"
+
+
+def test_lines_of_a_terminals_width() -> None:
+    """What an error says is folded between words only, deeper than the line itself; a name stays in one piece."""
+    said = f"loom_flows = a:b: {'word ' * 12}{'long-name' * 10}\n  Did you mean c?"
+    lines = folded(said).splitlines()
+    assert lines[-1] == "  Did you mean c?"
+    assert lines[-2] == f"    {'long-name' * 10}"
+    assert " ".join(" ".join(lines).split()) == " ".join(said.split())
+    assert all(len(line) <= 80 for line in lines[:-2])
+
+
+def test_a_hint_of_a_divergence_is_folded_between_words() -> None:
+    """What is to be typed has no break at a hyphen."""
+    error = ReplayDivergence(
+        "it differs", hint='Keep the old way: if workflow.patched("the-name-of-the-change-as-it-is-called").'
+    )
+    assert '"the-name-of-the-change-as-it-is-called"' in str(error)

@@ -60,7 +60,8 @@ def publish(
     for lines in (findings, contract_lines(report, full=True), strategy_lines(report)):
         for line in lines:
             out.line(line, _STYLES.get(line.partition(" ")[0].rstrip(":"), ""))
-    out.line(headline(report, ok=ok, extra=numbers, see=see), "green" if ok and report.ok else "red")
+    verdict = set_in(headline(report, ok=ok, extra=numbers, see=see), "", "  ")
+    out.lines(verdict, "green" if ok and report.ok else "red")
     for path in written:
         out.note(f"report: {printable(str(path), 1_000)}")
 

@@ -142,6 +142,7 @@ class Problem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail, saying for which cause and which logs."""
+        from pytest_loom.errors import folded
         from pytest_loom.report.junit import not_judged
 
         self.stash[FACTS] = {"logs": len(self.logs)}
@@ -151,7 +152,7 @@ class Problem(pytest.Item):
             names = [shown(path, self.config.invocation_params.dir) for path in self.logs[:3]]
             more = f" and {len(self.logs) - 3} more" if len(self.logs) > 3 else ""
             lines.append(f"  Not judged, therefore: {', '.join(names)}{more}")
-        raise failing("\n".join(lines))
+        raise failing(folded("\n".join(lines)))
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Failures are about the configuration."""
@@ -167,7 +168,7 @@ def is_simulation(nodeid: str) -> bool:
 def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
     """The body of a simulation item."""
     from pytest_loom.deploy.acks import acknowledge
-    from pytest_loom.errors import LoomError
+    from pytest_loom.errors import LoomError, folded
     from pytest_loom.report.junit import not_judged, property_of
     from pytest_loom.report.text import cause_lines
 
@@ -180,7 +181,7 @@ def deploy_sim(request: pytest.FixtureRequest, loom_flows: Any) -> None:
         captured = _captured(settings, loom_flows, report) if settings.update else []
     except LoomError as error:
         _tell(node, not_judged())
-        raise failing(f"deploy simulation: not judged: {error}") from None
+        raise failing(folded(f"deploy simulation: not judged: {error}")) from None
     if settings.acks:
         report.finding_rows = report.finding_rows.like(acknowledge(report.findings, settings.acks, date.today()))
     _promise(config, loom_flows, report)

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_loom.errors import printable, set_in
 from pytest_loom.plugin.goldens import unused_goldens, used_goldens
-from pytest_loom.plugin.items import CORPUS, is_empty_shard, is_simulation, session_files
+from pytest_loom.plugin.items import CORPUS, Problem, is_empty_shard, is_simulation, session_files
 from pytest_loom.plugin.keys import MUTATION
 from pytest_loom.plugin.options import SETTINGS, on_github, raised_at, shown
 
@@ -37,6 +37,7 @@ class Accounting:
         self.config = config
         self.facts: dict[str, dict[str, Any]] = {}
         self.simulations: dict[str, None] = {}
+        self.stands_for: dict[str, int] = {}
         self.failed: set[str] = set()
         self.shared: set[Path] = set()
         self.report: Any = None
@@ -50,6 +51,7 @@ class Accounting:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which simulations are going to run."""
         self._expect(item.nodeid for item in session.items)
+        self.stands_for.update((item.nodeid, len(item.logs)) for item in session.items if isinstance(item, Problem))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
@@ -82,7 +84,7 @@ class Accounting:
 
         self.report = DeployReport()
         for nodeid in sorted(self.simulations):
-            facts = self.facts.get(nodeid, {})
+            facts = self.facts.get(nodeid, {"logs": self.stands_for.get(nodeid, 1)})
             self.logs += facts.get("logs", 1)
             self.files += facts.get("files", facts.get("logs", 1))
             if "report" in facts:
@@ -201,10 +203,10 @@ class Accounting:
         elif not self.simulations:
             yield "nothing was judged: no log file was among the selected tests"
         elif self.report.ok and not self.ok:
-            yield f"NOT JUDGED: {self._not_judged()}see the failures above"
+            yield from set_in(f"NOT JUDGED: {self._not_judged()}", "", "  ")
         else:
-            also = f"; NOT JUDGED: {self._not_judged()}see the failures above" if self.not_judged else ""
-            yield f"{verdict_line(self.report)}{also}"
+            also = f"; NOT JUDGED: {self._not_judged()}" if self.not_judged else ""
+            yield from set_in(f"{verdict_line(self.report)}{also}", "", "  ")
         yield from (f"ERROR: {error}" for error in self.errors)
         if not self.errors:
             here = self.config.invocation_params.dir
@@ -228,7 +230,11 @@ class Accounting:
             yield from set_in(note, "note: ", "  ")
 
     def _not_judged(self) -> str:
-        return f"{self.not_judged} of {_log_files(self.logs)}, " if self.not_judged else ""
+        """How many, and where it is said why: a test that never ran says nothing."""
+        many = f"{self.not_judged} of {_log_files(self.logs)}, " if self.not_judged else ""
+        if any(nodeid not in self.facts and nodeid not in self.failed for nodeid in self.simulations):
+            return f"{many}since the run stopped early, see above"
+        return f"{many}see the failures above"
 
     def _unused_lines(self) -> Iterator[str]:
         if not _whole_suite(self.config):

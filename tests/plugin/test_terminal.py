@@ -309,7 +309,8 @@ def test_what_cannot_begin(desk: Desk) -> None:
         == f"""
 =================================== FAILURES ===================================
 _______________________________ loom-deploy-sim ________________________________
-deploy simulation: loom_flows = shop:flows: importing shop raised {RAISED}
+deploy simulation: loom_flows = shop:flows: importing shop raised
+    {RAISED}
   Try: python -c 'import shop'
   Not judged, therefore: logs/a.loom.jsonl
 ================= pytest-loom: deploy simulation of 1 log file =================
