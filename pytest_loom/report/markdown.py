@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -145,11 +146,10 @@ def _cause(cause: Cause, places: Places) -> Iterator[str]:
         accepted = f", acknowledged by {prose(found.acknowledged, 300)}" if found.acknowledged else ""
         yield f"- {run}{where}{accepted}\n"
     yield f"- and {cause.count - len(cause.examples)} more\n\n" if cause.count > len(cause.examples) else "\n"
-    lines = hint(cause, places)
-    said = [line for line in lines if not line.startswith(" ")]
-    typed = [line for line in lines if line.startswith(" ")]
-    yield f"**What to do:** {prose(' '.join(said))}\n\n" if said else ""
-    yield fenced(typed, "python") if typed else ""
+    begin = "**What to do:** "
+    for is_typed, lines in groupby(hint(cause, places), lambda line: line.startswith(" ")):  # each way its own lines
+        yield fenced(lines, "python") if is_typed else f"{begin}{prose(' '.join(lines))}\n\n"
+        begin = "" if not is_typed else begin
 
 
 def _strategies(report: DeployReport) -> Iterator[str]:

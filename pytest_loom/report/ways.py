@@ -6,8 +6,9 @@ migrate), for the run that waits (re-approve, fork), in a policy (pin), and in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from string import Template
 
 from pytest_loom.deploy.facts import today_begins
@@ -250,8 +251,7 @@ def _ways_of(found: Finding) -> tuple[Way, ...]:
     rows = by_engine.get(found.engine or "", by_engine.get("", []))
     ways = [Way(name, what, Template(code).substitute(names)) for name, what, code in rows]
     own = _of_hint(found)
-    if own is not None:
-        ways = [own, *(way for way in ways if way.name != own.name)]
+    ways = [*own, *(way for way in ways if all(way.name != one.name for one in own))]
     if found.code == "contract-unknown":
         ways.append(CAPTURE)
     if found.severity == "breaking":
@@ -259,17 +259,38 @@ def _ways_of(found: Finding) -> tuple[Way, ...]:
     return tuple(ways)
 
 
-def _of_hint(found: Finding) -> Way | None:
-    """What the finding itself says to type for this run; it knows the place in the log."""
-    typed = [line for line in found.hint.splitlines() if line.startswith(" ")]
-    if len(typed) > 1 and typed[0].rstrip().endswith(":") and not typed[0].lstrip().startswith(("def ", "async ")):
-        del typed[0]  # a sentence that stands before the lines
-    if not typed:
-        return None
+def _of_hint(found: Finding) -> list[Way]:
+    """What the finding itself says to type for this run, each with its own lines; it knows the place in the log."""
     verdict = BREAKING.get(found.code, "fork")
     name = "re-approve" if verdict == "reapprove" else "migrate" if found.code == "input-contract" else "fork"
-    blanks = min(len(line) - len(line.lstrip()) for line in typed)
-    return Way(name, _OF_HINTS[name], "\n".join(line[blanks:].rstrip() for line in typed), said=True)
+    pieces = list(_pieces(found.hint))
+    ways = []
+    for said, typed in pieces:
+        is_patch = "patch" in typed
+        last = said.rpartition(". ")[2].removeprefix("Or ")
+        what = f"{last[:1].upper()}{last[1:]}" if last and (is_patch or len(pieces) > 1) else _OF_HINTS[name]
+        ways.append(Way("patch" if is_patch else name, what, typed, said=True))
+    return ways
+
+
+def _pieces(hint: str) -> Iterator[tuple[str, str]]:
+    """What a hint says before lines that are to be copied, and those."""
+    said = ""
+    for is_typed, lines in groupby(hint.splitlines(), lambda line: line.startswith(" ") or not line):
+        listed = list(lines)
+        if not is_typed:
+            said = " ".join(listed)
+            continue
+        typed = [line for line in listed if line]
+        if len(typed) > 1 and typed[0].rstrip().endswith(":") and not typed[0].lstrip().startswith(_BLOCKS):
+            said = typed.pop(0).strip()
+        if typed:
+            blanks = min(len(line) - len(line.lstrip()) for line in typed)
+            yield said, "\n".join(line[blanks:].rstrip() for line in typed)
+
+
+_BLOCKS = ("def ", "async ", "if ")
+"""How a line of code begins that ends with a colon: any other such line is a sentence before the code."""
 
 
 def _pin(found: Finding) -> Way | None:

@@ -98,6 +98,32 @@ def test_a_red_report(page: Any) -> None:
     )
 
 
+def test_each_way_out_keeps_its_own_lines(page: Any) -> None:
+    """What a hint has to be copied stands behind the sentence that says what it is for."""
+    hint = 'Keep it:\n  if patch("it"):\n      it()\nOr begin anew:\n  fork("r-1")\nIt does all of it again.'
+    assert (
+        "**What to do:** Keep it:\n"
+        "\n"
+        "```python\n"
+        'if patch("it"):\n'
+        "    it()\n"
+        "```\n"
+        "\n"
+        "Or begin anew:\n"
+        "\n"
+        "```python\n"
+        'fork("r-1")\n'
+        "```\n"
+        "\n"
+        "It does all of it again.\n"
+    ) in page(report_of(found(hint=hint)))
+
+
+def test_a_note_with_a_command_is_one_line(page: Any) -> None:
+    """A command that stands on a line of its own in a terminal is a part of the sentence here."""
+    assert "- note: look at it: pytest -x\n" in page(report_of(found(), notes=["look at it:\n  pytest -x"]))
+
+
 def test_a_green_report(page: Any) -> None:
     """Where nothing breaks the page is the verdict and the commands: no acknowledgement is offered."""
     text = page(report_of(runs=4))

@@ -115,3 +115,15 @@ def test_names_from_logs() -> None:
     assert ast.literal_eval(patch.code.removeprefix("@step(id=").removesuffix(")")) == name
     assert ways_of([found(engine="native", step=HOSTILE, workflow_id=HOSTILE)]) == ()
     assert tomllib.loads(f"name = {toml(name)}")["name"] == name
+
+
+def test_a_hint_with_several_ways() -> None:
+    """Each of its pieces is a way of its own, with the sentence before it; an ``if`` begins lines, no sentence."""
+    hint = (
+        'Keep it. If it is new, do it only later:\n  if DBOS.patch("it"):\n      it(…)\n'
+        'Or wait. Or begin anew from there:\n  DBOS.fork_workflow("r-1", 2)'
+    )
+    patch, fork, *_ = ways_of([found(1, "replay-diverged", engine="dbos", hint=hint)])
+    assert (patch.name, patch.what) == ("patch", "If it is new, do it only later:")
+    assert patch.code == 'if DBOS.patch("it"):\n    it(…)'
+    assert (fork.name, fork.what, fork.code) == ("fork", "Begin anew from there:", 'DBOS.fork_workflow("r-1", 2)')
