@@ -114,6 +114,7 @@ class Memo:
         report.examined += part.examined
         report.in_flight += part.in_flight
         report.skipped += part.skipped
+        report.unheld += part.unheld
         if part.lineage.open:
             report.lineage.see_alike(part.lineage, hit.execution_id)
         if part.runs:

@@ -158,6 +158,16 @@ BUILT_IN: tuple[Check, ...] = (
 FINISHED_TOO: tuple[Check, ...] = (step_removed, continued_input)
 """What has something to say about a run that is over; all others are not asked about one."""
 
+
+def looks_at_finished(log: Log, contract: Contract) -> bool:
+    """Whether anything that is asked of finished runs may have something to say of this one.
+
+    Logs of ours say nothing new here: where a contract has no steps there is a note on that. Temporal's are replayed.
+    """
+    has_steps = contract.steps is not None and (contract.engine or log.engine) == "journal"
+    return log.source in ("loom", "temporal") or has_steps
+
+
 AS_DATA: tuple[Check, ...] = (recorded_input, recorded_outputs, recorded_state)
 """Asked where today's flow is known as data only: code reads recorded values with its own types, in a replay."""
 

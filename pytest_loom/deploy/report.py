@@ -16,6 +16,7 @@ from pytest_loom.deploy.changed import ChangedContract, merged
 from pytest_loom.deploy.corpus_health import CorpusHealth
 from pytest_loom.deploy.lineage import Lineage
 from pytest_loom.deploy.rows import Kind, Packed, Rows
+from pytest_loom.errors import printable
 from pytest_loom.log.event import Log
 from pytest_loom.log.origin import origin_of
 from pytest_loom.resume.policy import FINE, Verdict
@@ -192,7 +193,8 @@ class DeployReport:
 
     ``examined`` counts the runs in scope, ``in_flight`` the unfinished ones among them, ``skipped`` those out of scope;
     ``notes`` say what was not looked at, and why; ``contracts`` are today's, of the workflows that runs asked for;
-    ``changed`` is how yesterday's that unfinished runs are on differ from them. However many findings and runs there
+    ``changed`` is how yesterday's that unfinished runs are on differ from them; ``unheld`` counts, by the source that
+    read them, finished runs in scope that nothing holds against today's code. However many findings and runs there
     are, only so many of them are in memory (``finding_rows``, ``run_rows``).
     """
 
@@ -214,13 +216,18 @@ class DeployReport:
         self.notes = list(notes)
         self.contracts: dict[str, Contract] = {}
         self.changed = list(changed)
+        self.unheld: Counter[str] = Counter()
         self.lineage = Lineage()
         self.corpus = CorpusHealth()
         self.mutants: dict[str, Any] | None = None
 
     def all_notes(self) -> list[str]:
-        """``notes``, and what the runs together tell (``lineage``)."""
-        return [*self.notes, *self.lineage.notes()]
+        """``notes``, and what the runs together tell (``derived_notes``)."""
+        return [*self.notes, *self.derived_notes()]
+
+    def derived_notes(self) -> list[str]:
+        """What the runs together tell: ``unheld`` and ``lineage``."""
+        return [*(_unheld(source, runs) for source, runs in sorted(self.unheld.items())), *self.lineage.notes()]
 
     @property
     def findings(self) -> Sequence[Finding]:
@@ -298,6 +305,7 @@ class DeployReport:
         self.skipped += other.skipped
         self.contracts = {**self.contracts, **other.contracts}
         self.changed = merged([*self.changed, *other.changed])
+        self.unheld += other.unheld
         self.lineage.add(other.lineage)
         self.corpus.add(other.corpus)
 
@@ -314,6 +322,7 @@ class DeployReport:
             "skipped": self.skipped,
             "notes": self.notes,
             "changed": [changed.as_dict() for changed in self.changed],
+            **({"unheld": dict(self.unheld)} if self.unheld else {}),
             **({"lineage": self.lineage.as_dict()} if self.lineage else {}),
             "corpus": self.corpus.as_dict(),
         }
@@ -330,6 +339,7 @@ class DeployReport:
             notes=data["notes"],
             changed=[ChangedContract.from_dict(changed) for changed in data["changed"]],
         )
+        made.unheld = Counter(data.get("unheld", {}))
         if "lineage" in data:
             made.lineage = Lineage.from_dict(data["lineage"])
         if "corpus" in data:
@@ -357,6 +367,12 @@ class DeployReport:
     def __repr__(self) -> str:
         numbers = ", ".join(f"{value} {name}" for name, value in self.summary().items() if value)
         return f"<DeployReport {'ok' if self.ok else 'NOT ok'}: {numbers}>"
+
+
+def _unheld(source: str, runs: int) -> str:
+    many = "1 finished run" if runs == 1 else f"{runs} finished runs"
+    are = f"of {printable(source)} {'is' if runs == 1 else 'are'}"
+    return f"{many} {are} not held against today's code, since nothing resumes what is over: a test does, with replay"
 
 
 class _Inflated:

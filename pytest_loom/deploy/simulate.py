@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_loom.contract.store import Contracts, load_contracts
 from pytest_loom.deploy.alike import Memo
-from pytest_loom.deploy.checks import Check
+from pytest_loom.deploy.checks import Check, looks_at_finished
 from pytest_loom.deploy.decide import Judge, ResumeDecision, Today, unreadable, version_of
 from pytest_loom.deploy.facts import rfc3339
 from pytest_loom.deploy.report import DeployReport, RunResult, versions_of
@@ -249,7 +249,11 @@ def _take(
         _, flow, _ = judge.today.of(item.workflow_id, version_of(item)) or (None, None, "")
         patches = judge.today.patches(item.workflow_id)
         report.lineage.see(item, patches, unreplayed=is_unreplayed(item, flow))
-    report.corpus.see(item, decision.workflow_id, judge.today.contracts.get(decision.workflow_id))
+    contract = judge.today.contracts.get(decision.workflow_id)
+    if is_read and not in_flight and contract is not None:
+        is_asked = bool(judge.own_checks) or looks_at_finished(item, contract)
+        report.unheld += Counter([] if is_asked else [item.source])
+    report.corpus.see(item, decision.workflow_id, contract)
     _enter(report, judge, decision, state.status if is_read else "unreadable", item, timelines)
 
 

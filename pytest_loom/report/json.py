@@ -37,11 +37,12 @@ def read_json(path: Path) -> tuple[DeployReport, bool, dict[str, Any]]:
         said = msgspec.convert(data, _Said)
         counts = {field: _count(said.summary[name]) for field, name in _COUNTS.items()}
         lineage = {"lineage": data["lineage"]} if "lineage" in data else {}
+        lineage |= {"unheld": {str(name): _count(runs) for name, runs in data.get("unheld", {}).items()}}
         empty: dict[str, Any] = {"findings": [], "runs": [], "changed": []}
         report = DeployReport.from_dict({**empty, "notes": said.notes, **counts, **lineage})
         report.finding_rows += said.findings
         report.run_rows += said.runs
-        derived = set(report.lineage.notes())
+        derived = set(report.derived_notes())
         report.notes = [note for note in report.notes if note not in derived]
         report.changed = [ChangedContract.from_dict(msgspec.structs.asdict(changed)) for changed in said.contracts]
         own = report.summary().keys() | {"strategies"}
@@ -90,6 +91,7 @@ def json_pieces(report: DeployReport, *, ok: bool, extra: Mapping[str, Any]) -> 
     ok = ok and report.ok
     summary = {**report.summary(), **dict(sorted(extra.items())), "strategies": report.strategies()}
     head = {"ok": ok, "schema": SCHEMA, "summary": summary, "notes": sorted(report.all_notes())}
+    head |= {"unheld": dict(sorted(report.unheld.items()))} if report.unheld else {}
     head |= {"lineage": report.lineage.as_dict()} if report.lineage else {}
     head |= {"mutants": report.mutants} if report.mutants is not None else {}
     yield msgspec.json.encode(head)[:-1] + b',\n"contracts": ['

@@ -147,7 +147,8 @@ def _cause(cause: Cause, places: Places) -> Iterator[str]:
         yield f"- {run}{where}{accepted}\n"
     yield f"- and {cause.count - len(cause.examples)} more\n\n" if cause.count > len(cause.examples) else "\n"
     begin = "**What to do:** "
-    for is_typed, lines in groupby(hint(cause, places), lambda line: line.startswith(" ")):  # each way its own lines
+    for is_typed, group in groupby(hint(cause, places), lambda line: line.startswith(" ")):  # each way its own lines
+        lines = list(group)
         yield fenced(lines, "python") if is_typed else f"{begin}{prose(' '.join(lines))}\n\n"
         begin = "" if not is_typed else begin
 

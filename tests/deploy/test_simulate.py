@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -29,6 +29,7 @@ from pytest_loom import (
     write_log,
 )
 from pytest_loom.deploy.report import DeployReport, Finding, finding
+from pytest_loom.report.json import read_json, write_json
 
 Run = Callable[..., Log]
 TODAY: dict[str, Any] = {"refund": {"workflowId": "refund", "steps": {"assess": {}, "pay": {}}}}
@@ -253,6 +254,37 @@ class TestScope:
         """A misspelt scope must not mean another one."""
         with pytest.raises(ValueError, match="scope 'inflight' is none of auto, all, in-flight"):
             simulate_deploy([run()], TODAY, scope="inflight")  # type: ignore[arg-type]  # the point of this test
+
+
+class TestFinishedRunsOfOtherEngines:
+    """Where an engine's contract has no steps, nothing is asked of its runs that are over."""
+
+    TODAY: ClassVar[dict[str, Any]] = {"workflowId": "refund", "inputSchema": {}}
+
+    def test_is_said_with_their_number(self, run: Run, tmp_path: Path) -> None:
+        """Green is no proof for them: a note, the same from shards put together, through JSON too."""
+        said = "finished runs of dbos are not held against today's code, since nothing resumes what is over:"
+        parts = [simulate_deploy([run(name, source="dbos")], self.TODAY) for name in ("r-1", "r-2")]
+        assert parts[0].derived_notes() == [
+            said.replace("finished runs of dbos are", "1 finished run of dbos is") + HOW
+        ]
+        for number, part in enumerate(parts):
+            write_json(part, tmp_path / f"{number}.json", ok=True, extra={})
+        read = [read_json(tmp_path / f"{number}.json")[0] for number in range(2)]
+        assert DeployReport.merge(read).derived_notes() == [f"2 {said}{HOW}"]
+        packed = [DeployReport.unpacked(part.packed()) for part in parts]
+        assert DeployReport.merge(packed).derived_notes() == [f"2 {said}{HOW}"]
+
+    def test_silent_where_something_is_asked(self, run: Run) -> None:
+        """Of their steps, by a check of one's own, of a run that waits; and where the run is not looked at."""
+        look = [lambda log, contract: ()]
+        assert simulate_deploy([run("r-1", source="dbos")], {**self.TODAY, "steps": {}}).derived_notes() == []
+        assert simulate_deploy([run("r-1", source="dbos")], self.TODAY, checks=look).derived_notes() == []
+        assert simulate_deploy([run("r-1", source="dbos", status="suspended")], self.TODAY).derived_notes() == []
+        assert simulate_deploy([run("r-1", source="dbos", live=True)], self.TODAY).derived_notes() == []
+
+
+HOW = " a test does, with replay"
 
 
 class TestLogs:
