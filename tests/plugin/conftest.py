@@ -104,6 +104,11 @@ class Desk:
             stream.write(encode_events(made.events))
         return path
 
+    @property
+    def unfolded(self) -> str:
+        """What pytest printed, on one line: where it is folded depends on how long the names of folders are."""
+        return " ".join(self.result.stdout.str().split())
+
     def __call__(self, *options: str, cache: bool = False) -> int:
         """Run pytest within this process; its exit status."""
         self.result = self.pytester.runpytest_inprocess(*_options(options, cache=cache))

@@ -116,7 +116,7 @@ class TestItems:
         for flows, verdict in (("app:flows", f"NOT JUDGED: 3 of 3 {said}"), ("app:gone", f"NOT JUDGED: 3 of 3 {said}")):
             three(SIM, REPORT, "-o", f"loom_flows={flows}")
             assert three.counts == {"errors": 1}
-            assert verdict in one_line(three)
+            assert verdict in three.unfolded
             assert "deploy simulation of 3 log files" in three.section[0]
             assert three.report["summary"]["not_judged"] == 3
 
@@ -306,11 +306,6 @@ class TestFlows:
         )
 
 
-def one_line(desk: Desk) -> str:
-    """What pytest printed, unfolded."""
-    return " ".join(desk.result.stdout.str().split())
-
-
 class TestThatCannotBegin:
     @pytest.mark.parametrize(
         ("source", "target", "says", "hint"),
@@ -337,7 +332,7 @@ class TestThatCannotBegin:
         assert three.counts == {"failed": 1, "passed": 1}
         logs = "logs/a.loom.jsonl, logs/b.loom.jsonl, logs/c.loom.jsonl"
         said = f"*deploy simulation: loom_flows = {target}: *{says}*{hint} Not judged, therefore: {logs}*"
-        assert fnmatchcase(one_line(three), said.replace("[", "[[]"))
+        assert fnmatchcase(three.unfolded, said.replace("[", "[[]"))
         three.result.stdout.no_fnmatch_line("*Traceback*")
         assert (three.report["ok"], three.report["findings"]) == (False, [])
         assert three.report["summary"]["not_judged"] == 3
@@ -415,7 +410,7 @@ class TestThatCannotBegin:
         assert (
             f"deploy simulation: no log found (the default, every *.loom.jsonl, below {desk.path})."
             f" An empty corpus proves nothing, so it is an error. {hint}"
-        ) in one_line(desk)
+        ) in desk.unfolded
         assert (desk.report["ok"], desk.report["findings"], desk.report["summary"]["logs"]) == (False, [], 0)
         assert desk(SIM, "-k", "test_plain") == FAILED, "what was never found cannot be left out"
 
