@@ -324,7 +324,7 @@ def test_a_link_to_a_run(browser: Any, page_file: Path) -> None:
     page = one.opens(page_file, "#run=refund-10")
     assert page.text_content("#run-title") == "Run refund-10"
     page.keyboard.press("Escape")
-    assert "#" not in page.url
+    page.wait_for_function("location.hash === ''")
     one.leaves(page_file)
     two = Reader(browser)
     assert not two.opens(page_file, "#run=nobody").is_visible("dialog")

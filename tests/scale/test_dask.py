@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
@@ -16,7 +17,11 @@ from pytest_loom.report.json import write_json
 from tests.pages import BLOCKS, printed, write
 from tests.scale.test_page import script
 
+_before = dict(copyreg.dispatch_table)
 distributed = pytest.importorskip("distributed", reason="needs the package distributed, Dask's workers")
+# It has exceptions pickled with their tracebacks, in all of the process, which is not to change other tests.
+copyreg.dispatch_table.clear()
+copyreg.dispatch_table.update(_before)
 
 
 def get_flow(workflow_id: str, version: str | None = None) -> Any:
