@@ -37,6 +37,8 @@ def session(folder: Path, *options: str) -> float:
     # Python's default, or every process would compile the plugins anew and the figure would tell of the compiler.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    root = str(Path(__file__).parent.parent)  # the tests of a session may import what is here
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

@@ -147,7 +147,7 @@ def _captured(found: dict[str, Any], settings: Settings) -> Iterator[Check]:
     """Today's contracts beside those that are kept."""
     about = "contracts"
     folder = settings.path("loom_contracts", "loom-contracts")
-    capture = "Capture them with the deploy:\n  pytest --loom-deploy-sim --snapshot-update"
+    capture = "Capture them with the deploy:\n  pytest --loom-deploy-sim --snapshot-update -k deploy-sim"
     kept = list(every(folder)) if folder.is_dir() else []
     yield from (failed(about, one) for one in kept if isinstance(one, LoomError))
     prints = {(one.contract.workflow_id, one.fingerprint) for one in kept if isinstance(one, Captured)}

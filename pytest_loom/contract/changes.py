@@ -172,6 +172,13 @@ def _step(subject: str, old: StepContract, new: StepContract) -> list[_Change]:
         for path, kind, effect, detail in _schema(f"{subject}, {side}", was, now):
             joint = "." if path and not path.startswith("[") else ""
             found.append((f"{side}{joint}{path}", kind, effect, detail))
+    if old.next is not None and new.next is not None and set(old.next) != set(new.next):
+        lost = set(old.next) - set(new.next)
+        led, leads = (printable(", ".join(sorted(set(one)))) or "the end" for one in (old.next, new.next))
+        found.append(("", "changed", "unknown" if lost else "additive", f"{subject} led to {led} and leads to {leads}"))
+    if None not in (old.asks, new.asks) and old.asks != new.asks:
+        how = ("asked", "does not any more") if old.asks else ("did not ask", "does now")
+        found.append(("", "changed", "unknown", f"{subject} {how[0]} a person and {how[1]}"))
     return found
 
 

@@ -61,7 +61,7 @@ def test_all_is_well(clinic: Desk) -> None:
     text = " ".join(done.out.split())
     assert "runs/*.loom.jsonl: 2 files, 2 runs (2 loom)" in text
     assert "loom_clinic_app:flows: refund" in text
-    assert "pytest --loom-deploy-sim --snapshot-update" in done.out
+    assert "pytest --loom-deploy-sim --snapshot-update -k deploy-sim" in done.out
     assert "Python " in text
     assert all(len(line) <= 80 for line in done.out.splitlines())
     assert clinic("doctor", "--json").json["ok"]

@@ -386,6 +386,22 @@ def test_the_words(edit: str, says: str) -> None:
     assert change.detail == says
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "effect", "says"),
+    [
+        ({"next": ["pay"]}, {"next": []}, "unknown", "step ask led to pay and leads to the end"),
+        ({"next": ["pay"]}, {"next": ["check"]}, "unknown", "step ask led to pay and leads to check"),
+        ({"next": ["pay"]}, {"next": ["deny", "pay"]}, "additive", "step ask led to pay and leads to deny, pay"),
+        ({"asks": True}, {"asks": False}, "unknown", "step ask asked a person and does not any more"),
+    ],
+)
+def test_where_a_step_leads(was: dict[str, Any], now: dict[str, Any], effect: str, says: str) -> None:
+    """A way that is gone, or a question, is no matter of words."""
+    old, new = ({"workflowId": "refund", "engine": "checkpoint", "steps": {"ask": step}} for step in (was, now))
+    (change,) = compare_contracts(Contract.model_validate(old), Contract.model_validate(new))
+    assert (change.effect, change.detail) == (effect, says)
+
+
 def test_names_from_a_contract_cannot_forge_a_line() -> None:
     """Captured contracts are untrusted: what is shown of them is on one line, without control characters."""
     bad = "x\n\x1b[2Jok \u202e"
