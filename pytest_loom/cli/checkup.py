@@ -21,7 +21,7 @@ from pytest_loom.cli.output import Output, one_line
 from pytest_loom.cli.secrets import scrubber
 from pytest_loom.cli.settings import Settings
 from pytest_loom.contract.fingerprint import fingerprint
-from pytest_loom.contract.resolve import contract_as, named_flows
+from pytest_loom.contract.resolve import UNNAMED, contract_as, named_flows
 from pytest_loom.contract.store import Captured, every
 from pytest_loom.contract.targets import target_for
 from pytest_loom.deploy.acks import load_acks
@@ -124,7 +124,7 @@ def flows(settings: Settings, seen: Seen) -> Iterator[Check]:
             yield Check(about, "ok", f"{printable(target)}: says what flow there is when it is asked")
             continue
         yield Check(about, "ok", f"{printable(target)}: {printable(', '.join(found), 500)}")
-        missing = sorted(name for name in seen.workflows.get(target, ()) if name not in found)
+        missing = sorted(name for name in seen.workflows.get(target, ()) if name not in (*found, UNNAMED))
         if missing:
             yield Check(
                 about, "note", f"runs are of flows that {printable(target)} has not: {some(missing)}",

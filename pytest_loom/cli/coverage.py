@@ -17,8 +17,9 @@ from pytest_loom.cli.settings import Settings
 from pytest_loom.contract.model import Contract
 from pytest_loom.contract.resolve import contract_as, named_flows
 from pytest_loom.contract.targets import target_for
+from pytest_loom.deploy.attribution import flow_of
 from pytest_loom.deploy.corpus_health import CorpusHealth, max_age_of
-from pytest_loom.errors import printable
+from pytest_loom.errors import LogError, printable
 from pytest_loom.log.event import Log
 from pytest_loom.sources import is_address, iter_address, iter_file
 
@@ -42,21 +43,29 @@ def corpus(settings: Settings, out: Output) -> Iterator[Check]:
             for item in islice(iter_address(place) if is_address(place) else iter_file(Path(place)), left):
                 left -= 1
                 if isinstance(item, Log) and item.engine != "trace":
-                    health.see(item, item.workflow_id, flows[target].get(item.workflow_id))
+                    flow = _flow_of(item, flows[target])
+                    health.see(item, flow, flows[target].get(flow))
     for contracts in flows.values():
         for name, contract in contracts.items():
             health.promise(name, contract)
     now = datetime.now(UTC).timestamp() * 1000
-    for name, flow in sorted(health.flows.items()):
-        if flow.runs:
-            day = datetime.fromtimestamp((flow.newest_ms or 0) / 1000, UTC).date()
-            text = f"{printable(name)}: {counted(flow.runs, 'run')}, {flow.in_flight or 'none'} not over, the newest"
-            yield Check("corpus", "ok", f"{text} of {day} ({flow.age_days(now) or 0:.0f} days ago)")
+    for name, seen in sorted(health.flows.items()):
+        if seen.runs:
+            day = datetime.fromtimestamp((seen.newest_ms or 0) / 1000, UTC).date()
+            text = f"{printable(name)}: {counted(seen.runs, 'run')}, {seen.in_flight or 'none'} not over, the newest"
+            yield Check("corpus", "ok", f"{text} of {day} ({seen.age_days(now) or 0:.0f} days ago)")
     days = None
     with suppress(ValueError):  # pytest refuses it
         days = max_age_of(settings.text("loom_max_age"))
     for note in health.notes(max_age_days=days, now_ms=now):
         yield Check("corpus", "note", note, _WHAT_TO_DO)
+
+
+def _flow_of(log: Log, flows: dict[str, Contract]) -> str:
+    try:
+        return flow_of(log, flows)
+    except LogError:  # which is said where logs are looked at
+        return log.workflow_id
 
 
 _WHAT_TO_DO = "Record such runs in a test, or import them:\n  pytest-loom import SOURCE -o tests/goldens"

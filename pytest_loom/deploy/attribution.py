@@ -39,6 +39,17 @@ def candidates(log: Log, flows: Mapping[str, Iterable[Contract]]) -> list[str]:
     return leading if best else list(fitting)
 
 
+def flow_of(log: Log, flows: Mapping[str, Contract]) -> str:
+    """The id of the flow that a run belongs to, as far as it can be told without judging it: what its record says, else
+    the only one of today's that it may belong to; else its own word."""
+    said = names_said(log)
+    known = next((name for name in (log.workflow_id, *said) if name in flows), None)
+    if known is not None or (log.workflow_id != UNNAMED and not said):
+        return known or log.workflow_id
+    possible = candidates(log, {name: [contract] for name, contract in flows.items()})
+    return possible[0] if len(possible) == 1 else log.workflow_id
+
+
 def names_said(log: Log) -> list[str]:
     """What a run state of agents calls its flow, in its manifest's ``flows``: names that its application may have given
     to the workflow, and its first agent's. Today's flows need not know any of them."""

@@ -271,3 +271,16 @@ def test_no_corpus_without_flows(clinic: Desk) -> None:
     settings(clinic, loom_flows="nowhere:flows")
     assert len(found(clinic, "flows")) == 1
     assert found(clinic, "corpus", "note") == found(clinic, "corpus", "ok") == []
+
+
+def test_runs_that_do_not_say_their_flow(clinic: Desk) -> None:
+    """What an engine does not name is of the only flow that there is, as a simulation has it: no note on strangers."""
+    for file in (clinic.folder / "runs").glob("*.loom.jsonl"):
+        text = file.read_text()
+        assert '"workflowId":"refund"' in text
+        file.write_text(text.replace('"workflowId":"refund"', '"workflowId":"unknown"'))
+    done = clinic("doctor")
+    text = " ".join(done.out.split())
+    assert "has not: unknown" not in text
+    assert "no run of refund is recorded" not in text
+    assert "refund: 2 runs" in text
