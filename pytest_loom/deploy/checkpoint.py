@@ -106,7 +106,10 @@ def frontier_missing(log: Log, contract: Contract, yesterday: Contract | None) -
             )
 
 
-_KEEP = "Keep {0} as a step beside the new one until these runs are over, or let the old code finish them."
+_KEEP = (
+    "Keep {0}, with the edges that lead on from it, as a step beside the new one until these runs are over, or let the"
+    " old code finish them."
+)
 
 
 def _is_missing(name: str, contract: Contract) -> bool:

@@ -117,7 +117,14 @@ _TABLE: dict[str, dict[str, list[tuple[str, str, str]]]] = {
         "dbos": [("patch", "Keep a step of that name:", "@DBOS.step(name=$step)")],
     },
     "frontier-missing": {
-        "langgraph": [("patch", "Keep a node of that name beside the new one:", "builder.add_node($last, …)")],
+        "langgraph": [
+            (
+                "patch",
+                "Keep a node of that name beside the new one, and the edges that led on from it; without one a run ends"
+                " there, as if it were done:",
+                "builder.add_node($last, …)\nbuilder.add_edge($last, …)",
+            )
+        ],
         "openai-agents": [("patch", "Keep an agent of that name within reach:", "Agent(name=$step, …)")],
     },
     "gate-removed": {
