@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("temporalio", reason="needs the extra temporal")
+
 from tests.engines.temporal.command import simulate
 from tests.engines.temporal.histories import History, write
 from tests.engines.temporal.test_detection_table import run_at
-
-pytest.importorskip("temporalio", reason="needs the extra temporal")
 
 APP = """
     from tests.engines.temporal.workflows.quotes import ActivityRenamed, Quoting

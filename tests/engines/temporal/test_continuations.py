@@ -14,13 +14,14 @@ import pytest
 
 from pytest_loom import simulate_deploy
 from pytest_loom.deploy.report import Finding
-from tests.engines.temporal.histories import Building, write
-from tests.engines.temporal.replayer import ask
-from tests.engines.temporal.test_detection_table import ORDER, class_of, flow
 
 pytest.importorskip("temporalio", reason="needs the extra temporal")
 if not hasattr(os, "fork"):
     pytest.skip("the Replayer runs in a copy of the process", allow_module_level=True)
+
+from tests.engines.temporal.histories import Building, write
+from tests.engines.temporal.replayer import ask
+from tests.engines.temporal.test_detection_table import ORDER, class_of, flow
 
 Next = Callable[[Building], None]
 CHARGE = {"item": "chair", "price": 40}

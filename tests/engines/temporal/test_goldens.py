@@ -13,12 +13,13 @@ from pytest_loom.cli import main
 from pytest_loom.deploy.report import DeployReport
 from pytest_loom.errors import Unsupported
 from pytest_loom.report.json import read_json, write_json
-from tests.engines.temporal.histories import write
-from tests.engines.temporal.test_detection_table import flow, run_at
 
 pytest.importorskip("temporalio", reason="needs the extra temporal")
 if not hasattr(os, "fork"):
     pytest.skip("the Replayer runs in a copy of the process", allow_module_level=True)
+
+from tests.engines.temporal.histories import write
+from tests.engines.temporal.test_detection_table import flow, run_at
 
 SAID = "today's code was not replayed on {} imported from Temporal, judged by contract: a golden has no history"
 

@@ -12,12 +12,13 @@ import pytest
 from pytest_loom import contract_of, load_log, replay, simulate_deploy
 from pytest_loom.deploy.report import Finding
 from pytest_loom.errors import ReplayDivergence
-from tests.engines.temporal.histories import Building, write
-from tests.engines.temporal.test_detection_table import ORDER, flow, run_at
 
 pytest.importorskip("temporalio", reason="needs the extra temporal")
 if not hasattr(os, "fork"):
     pytest.skip("the Replayer runs in a copy of the process", allow_module_level=True)
+
+from tests.engines.temporal.histories import Building, write
+from tests.engines.temporal.test_detection_table import ORDER, flow, run_at
 
 
 def breaking(path: Path, name: str, **more: Any) -> Finding:
