@@ -43,13 +43,14 @@ def test_unchanged_code_is_green(imported: Any, tmp_path: Path) -> None:
     folder, _ = imported("C", "S", "G", "T")
     report = simulate_deploy(str(folder), flow("Quoting"))
     assert [found for found in report.findings if found.code != "suspended-carryover"] == []
-    (note,) = report.all_notes()
-    assert note.startswith(SAID.format("4 runs"))
+    notes = report.all_notes()
+    (note,) = [one for one in notes if one.startswith(SAID.format("4 runs"))]
     assert "histories/*.json" in note
     write_json(report, tmp_path / "report.json", ok=True, extra={})
     again = read_json(tmp_path / "report.json")[0]
-    assert again.all_notes() == [note]
-    assert DeployReport.merge([again, report]).all_notes()[0].startswith(SAID.format("8 runs"))
+    assert again.all_notes() == notes
+    merged = DeployReport.merge([again, report]).all_notes()
+    assert [one for one in merged if one.startswith(SAID.format("8 runs"))]
 
 
 @pytest.mark.parametrize(
