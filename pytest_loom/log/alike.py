@@ -286,21 +286,26 @@ class Book:
     def find(self, text: bytes, start: int, path: str, numbers: Sequence[int]) -> Hit | None:
         """The run that starts there, where it is like one that is known; ``numbers`` are those of its lines."""
         lines = len(numbers)
-        known = self.known(lines)
-        last = _last_line(text, start, lines) if len(known) > 1 else b""
-        for place, template in enumerate(known):
+        last = _last_line(text, start, lines) if len(self._known.get(lines, ())) > 1 else b""
+
+        def fitting(template: Any) -> Hit | None:
             if last and template.end not in last:
-                continue
+                return None
             hit: Hit | None = template.fits(text, start, path, numbers)
+            return hit
+
+        return self.first(lines, fitting)
+
+    def first(self, key: Any, fitting: Callable[[Any], Hit | None]) -> Hit | None:
+        """The first hit that ``fitting`` gives of a template with that key: those that were of use last come first."""
+        known = self._known.get(key, [])
+        for place, template in enumerate(known):
+            hit = fitting(template)
             if hit is not None:
                 if place:
                     known.insert(0, known.pop(place))
                 return hit
         return None
-
-    def known(self, key: Any) -> list[Any]:
-        """The templates with that key, those that were of use last before others."""
-        return self._known.get(key, [])
 
     def wants(self, look: Any, size: int) -> bool:
         """Whether to make a template of a run that was read the long way: ``look`` is what it has in common with those

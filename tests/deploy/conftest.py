@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_loom import Log, LogBuilder
+from pytest_loom.deploy import alike as memo
+from pytest_loom.deploy.report import DeployReport
+from pytest_loom.log import alike
 
 
 @pytest.fixture
@@ -41,3 +44,24 @@ def make_run(
         kind, payload = last[status]
         made.add(kind, payload, timestamp=3)
     return made.log(**log_facts)
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run that comes by becomes a template."""
+    monkeypatch.setattr(alike, "_FIRST", 1)
+    monkeypatch.setattr(alike, "_SHARE", 0)
+
+
+@pytest.fixture
+def hits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs that were not read the long way."""
+    seen: list[str] = []
+    enter = memo.Memo.enter
+
+    def noting(self: memo.Memo, report: DeployReport, hit: alike.Hit) -> None:
+        seen.append(hit.execution_id)
+        enter(self, report, hit)
+
+    monkeypatch.setattr(memo.Memo, "enter", noting)
+    return seen

@@ -54,27 +54,6 @@ def both(path: Path, flows: Any, **rules: Any) -> DeployReport:
     return report
 
 
-@pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first run that comes by becomes a template."""
-    monkeypatch.setattr(alike, "_FIRST", 1)
-    monkeypatch.setattr(alike, "_SHARE", 0)
-
-
-@pytest.fixture
-def hits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The runs that were not read the long way."""
-    seen: list[str] = []
-    enter = memo.Memo.enter
-
-    def noting(self: memo.Memo, report: DeployReport, hit: alike.Hit) -> None:
-        seen.append(hit.execution_id)
-        enter(self, report, hit)
-
-    monkeypatch.setattr(memo.Memo, "enter", noting)
-    return seen
-
-
 def run(name: str, *events: tuple[str, Any], **envelope: Any) -> Lines:
     """The lines of a run of ``refund``."""
     return [

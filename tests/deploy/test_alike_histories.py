@@ -13,16 +13,13 @@ from typing import Any
 import pytest
 
 from pytest_loom import Log, simulate_deploy
-from pytest_loom.deploy import alike as memo
 from pytest_loom.deploy.decide import Today
-from pytest_loom.deploy.report import DeployReport
 from pytest_loom.deploy.simulate import simulate_share
-from pytest_loom.log import alike
 from pytest_loom.log.share import Share
 from pytest_loom.sources import LogStream, Wanted, iter_wanted
 from pytest_loom.sources.temporal import source
 from pytest_loom.sources.temporal.alike import HistoryTemplate
-from tests.deploy.test_alike import Each, told
+from tests.deploy.test_alike import both
 
 HISTORY = Path(__file__).parent.parent / "sources" / "temporal_history.json"
 _DATA = re.compile(r'"data": ?"([A-Za-z0-9+/=]+)"')
@@ -30,20 +27,7 @@ _IDS = re.compile(r'("(?:workflowId|originalExecutionRunId|firstExecutionRunId|r
 _TIMES = re.compile(r'"(20\d\d)(-\d\d-\d\dT[^"]{9,20}Z)"')
 
 
-@pytest.fixture(autouse=True)
-def hits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The first run that comes by becomes a template; the runs that were not read the long way."""
-    monkeypatch.setattr(alike, "_FIRST", 1)
-    monkeypatch.setattr(alike, "_SHARE", 0)
-    seen: list[str] = []
-    enter = memo.Memo.enter
-
-    def noting(self: memo.Memo, report: DeployReport, hit: alike.Hit) -> None:
-        seen.append(hit.execution_id)
-        enter(self, report, hit)
-
-    monkeypatch.setattr(memo.Memo, "enter", noting)
-    return seen
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 def payloads(*values: Any) -> dict[str, Any]:
@@ -111,13 +95,6 @@ def written(folder: Path, *texts: str) -> Path:
     for number, text in enumerate(texts):
         (folder / f"{number:04}.json").write_text(text, encoding="utf-8")
     return folder
-
-
-def both(folder: Path, flows: Any, **rules: Any) -> DeployReport:
-    """The report, once it is proven that it is the same without what is remembered of other runs."""
-    report = simulate_deploy(folder / "*.json", flows, **rules)
-    assert told(report) == told(simulate_deploy(Each(folder), flows, **rules))
-    return report
 
 
 ORDER = {"workflowId": "Order", "steps": {"charge": {}, "ship": {}}}

@@ -48,10 +48,9 @@ class TemporalSource:
     def read(self, path: Path, data: bytes | None = None) -> Iterator[Log | LogError]:
         """Each run of the file, or what is wrong with it; ``data`` is its decompressed content, if that is at hand."""
         name = str(path)
-        try:
-            content = read_document(path) if data is None else data
-        except LogError as error:
-            yield error
+        content = _content(path, data)
+        if isinstance(content, LogError):
+            yield content
             return
         for run in parse_history(content, name):
             yield run if isinstance(run, LogError) else to_log(run, name)
@@ -60,14 +59,12 @@ class TemporalSource:
         self, path: Path, wanted: Wanted, share: Share | None, data: bytes | None = None
     ) -> Iterator[Log | LogError | Text | Hit]:
         """The same; a file with one history that is like one that is known is told by its text alone."""
-        name = str(path)
-        try:
-            content = read_document(path) if data is None else data
-        except LogError as error:
-            yield error
+        content = _content(path, data)
+        if isinstance(content, LogError):
+            yield content
             return
         book = wanted.book
-        hit = None if book is None else find(book, content, name)
+        hit = None if book is None else find(book, content, str(path))
         if hit is not None:
             yield from () if share is not None and not share.holds(hit.execution_id) else (hit,)
             return
@@ -93,6 +90,14 @@ class TemporalSource:
         except LogError as error:
             error.path = error.path or name
             yield error
+
+
+def _content(path: Path, data: bytes | None) -> bytes | LogError:
+    """The decompressed content of a file, where it is not at hand, or why it cannot be read."""
+    try:
+        return read_document(path) if data is None else data
+    except LogError as error:
+        return error
 
 
 source = TemporalSource()

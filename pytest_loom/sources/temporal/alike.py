@@ -206,13 +206,7 @@ class HistoryTemplate:
 
 def find(book: Book, text: bytes, path: str) -> Hit | None:
     """The run whose history this is, where it is like one that the book knows."""
-    known = book.known(key_of(text))
-    for place, template in enumerate(known):
-        hit: Hit | None = template.fits(text, path)
-        if hit is not None:
-            known.insert(0, known.pop(place))
-            return hit
-    return None
+    return book.first(key_of(text), lambda template: template.fits(text, path))
 
 
 def read_alone(text: bytes, path: str) -> Log | None:
