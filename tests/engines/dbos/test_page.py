@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,20 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project of the page, with its waiting run saved and its contract captured."""
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project of the page with its waiting run saved."""
     folder = tmp_path_factory.mktemp("page")
     for name in ("application", "save", "settings"):
         write(f"dbos-{name}", folder)
-    saved = run(line("dbos-save-command"), folder)
-    assert saved.returncode == 0, saved.stderr
+    done = run(line("dbos-save-command"), folder)
+    assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture
+def project(saved: Path, tmp_path: Path) -> Path:
+    """That project, each test its own: one captures the contract that another begins without."""
+    return shutil.copytree(saved, tmp_path / "project")
 
 
 def simulated(project: Path, command: str = "dbos-command", *options: str) -> tuple[int, str, dict[str, Any]]:
@@ -114,8 +121,8 @@ def test_the_command_for_an_address(project: Path, server: str, monkeypatch: pyt
         connection.execute("CREATE DATABASE page_of_dbos")
     address = server.replace("/postgres", "/page_of_dbos")
     monkeypatch.setenv("DATABASE_URL", address)
-    saved = run(line("dbos-save-command"), project)
-    assert saved.returncode == 0, saved.stderr
+    done = run(line("dbos-save-command"), project)
+    assert done.returncode == 0, done.stderr
     done = run(line("dbos-postgres").replace("$DATABASE_URL", address), project)
     assert done.returncode == 0, done.stdout
     assert "1 of them unfinished" in done.stdout
